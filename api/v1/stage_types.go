@@ -1,0 +1,193 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Stage is one step of a release: a source, how it is rendered, whom it is applied as, and when it counts as healthy.
+type Stage struct {
+	// name identifies the stage within its StageSet.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+	Name string `json:"name"`
+
+	// sourceRef names the Flux source that the stage renders. It is read as the stage's account.
+	// +required
+	SourceRef SourceReference `json:"sourceRef"`
+
+	// path is the directory in the source's artifact to render. It must exist.
+	// +optional
+	// +kubebuilder:default="./"
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path,omitempty"`
+
+	// serviceAccountName overrides spec.serviceAccountName for everything that this stage does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// targetNamespace sets the namespace of every namespaced object of the stage. Without it, an object that names no
+	// namespace goes to the StageSet's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	TargetNamespace string `json:"targetNamespace,omitempty"`
+
+	// prune deletes objects that left the stage, once the last stage is healthy, and when the StageSet is deleted.
+	// +optional
+	// +kubebuilder:default=true
+	Prune *bool `json:"prune,omitempty"`
+
+	// timeout overrides spec.timeout.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// patches are applied to the rendered objects, in order, as kustomize does.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Patches []Patch `json:"patches,omitempty"`
+
+	// images replaces image names, tags and digests, as kustomize does.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Images []Image `json:"images,omitempty"`
+
+	// commonMetadata is added to the metadata of every rendered object.
+	// +optional
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+
+	// readyChecks adds to what must be healthy before the next stage starts.
+	// +optional
+	ReadyChecks *ReadyChecks `json:"readyChecks,omitempty"`
+}
+
+// SourceKind is the kind of a Flux source.
+// +kubebuilder:validation:Enum=ExternalArtifact;GitRepository;OCIRepository;Bucket
+type SourceKind string
+
+const (
+	// SourceKindExternalArtifact is an artifact that something else than source-controller produced. It is the default.
+	SourceKindExternalArtifact SourceKind = "ExternalArtifact"
+	// SourceKindGitRepository is a Git repository.
+	SourceKindGitRepository SourceKind = "GitRepository"
+	// SourceKindOCIRepository is an OCI repository.
+	SourceKindOCIRepository SourceKind = "OCIRepository"
+	// SourceKindBucket is an object storage bucket.
+	SourceKindBucket SourceKind = "Bucket"
+)
+
+// SourceReference names a Flux source of the group source.toolkit.fluxcd.io.
+type SourceReference struct {
+	// apiVersion of the source. Empty means source.toolkit.fluxcd.io/v1.
+	// +optional
+	// +kubebuilder:validation:Enum="";source.toolkit.fluxcd.io/v1
+	APIVersion string `json:"apiVersion,omitempty"`
+	// kind of the source.
+	// +optional
+	// +kubebuilder:default=ExternalArtifact
+	Kind SourceKind `json:"kind,omitempty"`
+	// name of the source.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// namespace of the source. Empty means the StageSet's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Patch is a kustomize patch: a strategic merge patch or a JSON 6902 patch, as YAML or JSON text.
+type Patch struct {
+	// patch is the text of the patch.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	Patch string `json:"patch"`
+	// target selects the objects that are patched. A strategic merge patch that names its object needs none.
+	// +optional
+	Target *PatchTarget `json:"target,omitempty"`
+}
+
+// PatchTarget selects objects, as kustomize's selector does: empty fields match everything, name and namespace are
+// anchored regular expressions.
+type PatchTarget struct {
+	// +optional
+	Group string `json:"group,omitempty"`
+	// +optional
+	Version string `json:"version,omitempty"`
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// +optional
+	Name string `json:"name,omitempty"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// labelSelector selects by labels, in the syntax of kubectl's --selector.
+	// +optional
+	LabelSelector string `json:"labelSelector,omitempty"`
+	// annotationSelector selects by annotations, in the syntax of kubectl's --selector.
+	// +optional
+	AnnotationSelector string `json:"annotationSelector,omitempty"`
+}
+
+// Image replaces parts of image references whose name matches.
+type Image struct {
+	// name of the image as the manifests have it, without tag.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// newName replaces the name.
+	// +optional
+	NewName string `json:"newName,omitempty"`
+	// newTag replaces the tag.
+	// +optional
+	NewTag string `json:"newTag,omitempty"`
+	// digest replaces tag and digest; newTag is then ignored.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+}
+
+// CommonMetadata is added to every rendered object; it wins over what the manifest says.
+type CommonMetadata struct {
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ReadyChecks says what else must be healthy.
+type ReadyChecks struct {
+	// checks lists objects that must be healthy in addition to all applied objects. They are read as the stage's account.
+	// +optional
+	// +listType=map
+	// +listMapKey=apiVersion
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +listMapKey=namespace
+	// +kubebuilder:validation:MaxItems=64
+	Checks []ReadyCheck `json:"checks,omitempty"`
+}
+
+// ReadyCheck names an object whose health is waited for.
+type ReadyCheck struct {
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	APIVersion string `json:"apiVersion"`
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Kind string `json:"kind"`
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// namespace of the object. Empty means the stage's targetNamespace, or else the StageSet's own; it is ignored for
+	// cluster-scoped kinds.
+	// +optional
+	// +default=""
+	// +kubebuilder:default=""
+	Namespace string `json:"namespace,omitempty"`
+}

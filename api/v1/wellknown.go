@@ -1,0 +1,55 @@
+package v1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Labels, annotations and finalizers. docs/api.md lists them with their meaning.
+const (
+	// AnnotationRequestedAt on a StageSet asks for a pass now, as for every Flux object; any new value does.
+	AnnotationRequestedAt = "reconcile.fluxcd.io/requestedAt"
+	// AnnotationPrune with the value "disabled" on an object, live or rendered, keeps it from ever being deleted.
+	AnnotationPrune = "stages.metio.wtf/prune"
+	// PruneDisabled is the value of AnnotationPrune that has an effect.
+	PruneDisabled = "disabled"
+	// AnnotationDefaultedBy on a StageSet records which policy set which field (field=policy, comma separated).
+	AnnotationDefaultedBy = "stages.metio.wtf/defaulted-by"
+	// AnnotationDefaultServiceAccount on a Namespace names the default account of its StageSets. It counts only where the
+	// policy config trusts the keys of namespaces.
+	AnnotationDefaultServiceAccount = "stages.metio.wtf/default-service-account"
+
+	// LabelName on an applied object is the name of the StageSet that owns it (hashed when over 63 characters; the
+	// annotation of the same key has it in full).
+	LabelName = "stages.metio.wtf/name"
+	// LabelNamespace on an applied object is the namespace of the StageSet that owns it.
+	LabelNamespace = "stages.metio.wtf/namespace"
+	// LabelStage on an applied object is the stage that owns it.
+	LabelStage = "stages.metio.wtf/stage"
+
+	// Finalizer on a StageSet keeps it until what it applied is deleted. It is added only before the first write to a
+	// target.
+	Finalizer = "stages.metio.wtf/finalizer"
+	// InventoryFinalizer on a StageInventory keeps it until teardown no longer needs it.
+	InventoryFinalizer = "stages.metio.wtf/inventory"
+)
+
+// FieldManagerPrefix begins the field manager of every StageSet.
+const FieldManagerPrefix = "stageset-reconciler/"
+
+// FieldManager is the server-side apply field manager of the StageSet namespace/name: one for all its stages and runs, so
+// that the API server itself names the other StageSet in a conflict.
+func FieldManager(namespace, name string) string {
+	sum := sha256.Sum256([]byte(namespace + "/" + name))
+	return FieldManagerPrefix + hex.EncodeToString(sum[:])[:12]
+}
+
+// LabelValue is value as it appears in an owner label: as it is up to 63 characters, else its first 50 characters, a dash
+// and 12 hex digits of its SHA-256.
+func LabelValue(value string) string {
+	if len(value) <= 63 {
+		return value
+	}
+	sum := sha256.Sum256([]byte(value))
+	return value[:50] + "-" + hex.EncodeToString(sum[:])[:12]
+}
