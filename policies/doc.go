@@ -1,0 +1,4 @@
+// Package policies is the policy engine: it compiles StageSetPolicies once, fills in what a StageSet leaves unset, and says
+// everything that is wrong with it at once. Admission, reconciler and command line share it, so they cannot disagree. It
+// never talks to a cluster, never logs, and never stops at the first violation or at a broken policy.
+package policies
