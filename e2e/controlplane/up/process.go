@@ -1,0 +1,123 @@
+package up
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// How long a component may take to end after SIGTERM before it is killed, and to become ready. Both are far more than
+// needed on an idle machine.
+const (
+	stopTimeout  = 20 * time.Second
+	readyTimeout = 3 * time.Minute
+	pollInterval = 50 * time.Millisecond
+)
+
+// group is the child processes of one control plane, in one process group of their own, so that an interrupt typed at a
+// terminal reaches this process alone and the order of stopping is its.
+type group struct {
+	d        *directory
+	end      context.CancelCauseFunc // called when a child ends
+	children []*child
+}
+
+type child struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process is gone
+	log  string
+}
+
+// start runs a program with its output in the directory's logs. It must be called from the goroutine that stays to the
+// end, locked to its thread: the kernel kills the children when the thread that started them is gone.
+func (g *group) start(program string, command []string) error {
+	c := &child{name: command[0], done: make(chan struct{}), log: g.d.file("logs", command[0]+".log")}
+	log, err := os.Create(c.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the child has its own descriptor
+	c.cmd = exec.Command(program, command[1:]...)
+	c.cmd.Args[0] = command[0]
+	c.cmd.Dir = g.d.path
+	c.cmd.Stdout, c.cmd.Stderr = log, log
+	c.cmd.SysProcAttr = childAttributes(g.leader())
+	if err := c.cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", c.name, err)
+	}
+	g.children = append(g.children, c)
+	go func() {
+		err := c.cmd.Wait()
+		close(c.done)
+		g.end(c.ended(err))
+	}()
+	return nil
+}
+
+// leader is the process group that children join, 0 to make one.
+func (g *group) leader() int {
+	if len(g.children) == 0 {
+		return 0
+	}
+	return g.children[0].cmd.Process.Pid
+}
+
+func (c *child) ended(err error) error {
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	return fmt.Errorf("%s ended by itself (%w); the end of %s:\n%s", c.name, err, c.log, tail(c.log))
+}
+
+// tail is the last lines of a log, which say why a component ended.
+func tail(path string) []byte {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	lines := bytes.Split(bytes.TrimSpace(content), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-15):], []byte("\n"))
+}
+
+// await polls the check until it succeeds. The context ends when a child does.
+func (g *group) await(ctx context.Context, what string, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("waited %s for %s: %w", readyTimeout, what, last)
+	}
+	return nil
+}
+
+// stop ends the children, the last started first, so that each can still say goodbye to those it depends on.
+func (g *group) stop() {
+	for _, c := range slices.Backward(g.children) {
+		c.stop()
+	}
+}
+
+func (c *child) stop() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only if it is gone already
+	select {
+	case <-c.done:
+		return
+	case <-time.After(stopTimeout):
+	}
+	_ = c.cmd.Process.Kill()
+	<-c.done
+}
