@@ -33,7 +33,8 @@ func etcdURL(p ports) string {
 	return fmt.Sprintf("http://127.0.0.1:%d", p.Etcd)
 }
 
-// apiserverCommand writes every event to the audit log before the request is answered: a test may read it right after.
+// apiserverCommand writes every audit event as part of its request, not in batches, so that none is lost and a reader
+// need not wait for a flush.
 func apiserverCommand(d *directory, p ports) []string {
 	return []string{
 		"kube-apiserver",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -37,8 +38,7 @@ type child struct {
 	log  string
 }
 
-// start runs a program with its output in the directory's logs. It must be called from the goroutine that stays to the
-// end, locked to its thread: the kernel kills the children when the thread that started them is gone.
+// start runs a program with its output in the directory's logs.
 func (g *group) start(program string, command []string) error {
 	c := &child{name: command[0], done: make(chan struct{}), log: g.d.file("logs", command[0]+".log")}
 	log, err := os.Create(c.log)
@@ -51,16 +51,28 @@ func (g *group) start(program string, command []string) error {
 	c.cmd.Dir = g.d.path
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	c.cmd.SysProcAttr = childAttributes(g.leader())
-	if err := c.cmd.Start(); err != nil {
+	started := make(chan error, 1)
+	go c.live(started, g.end)
+	if err := <-started; err != nil {
 		return fmt.Errorf("starting %s: %w", c.name, err)
 	}
 	g.children = append(g.children, c)
-	go func() {
-		err := c.cmd.Wait()
-		close(c.done)
-		g.end(c.ended(err))
-	}()
 	return nil
+}
+
+// live starts the child and waits for its end on one thread, because the kernel takes the end of the thread that
+// started a child for the end of its parent.
+func (c *child) live(started chan<- error, end context.CancelCauseFunc) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := c.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	err = c.cmd.Wait()
+	close(c.done)
+	end(c.ended(err))
 }
 
 // leader is the process group that children join, 0 to make one.

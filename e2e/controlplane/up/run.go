@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -28,7 +27,6 @@ var errInputEnded = errors.New("standard input ended")
 // run brings a control plane up, says so, and stops it when the context ends, the input ends (if asked for) or a
 // component does. Only the last is an error.
 func run(ctx context.Context, opts options, stdin io.Reader, stdout io.Writer) error {
-	runtime.LockOSThread() // see group.start
 	d, err := openDirectory(opts.dir)
 	if err != nil {
 		return err
@@ -89,7 +87,7 @@ func (c *cluster) prepare() error {
 		return err
 	}
 	for path, user := range map[string]string{
-		c.options.kubeconfig: userAdmin,
+		c.options.kubeconfig:                              userAdmin,
 		c.directory.file("controller-manager.kubeconfig"): userControllerManager,
 		c.directory.file("scheduler.kubeconfig"):          userScheduler,
 		c.directory.file("kwok.kubeconfig"):               userKWOK,
