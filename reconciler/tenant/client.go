@@ -1,0 +1,218 @@
+package tenant
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// Client acts on the objects of one cluster as one account. Safe for concurrent use; it may be kept, or made anew by
+// Clients.For whenever it is needed, which costs next to nothing.
+//
+// Errors are API errors, for apierrors.Is* to tell apart, except: *failure.Error if there is no token any more (see
+// Clients.For), a meta.NoKindMatchError if the cluster does not serve the kind, the context's error if the caller's
+// context ended, and one that only Explain knows if no answer came. Nothing is retried but a 401, once. A kind that is not
+// served is asked for again after a second at the earliest, so a CRD that has just been established may take that long.
+type Client struct {
+	cluster  *cluster
+	requests rest.Interface
+	account  Account
+	uid      types.UID
+}
+
+// Account is whom the client acts as.
+func (c *Client) Account() Account { return c.account }
+
+// UID is the account's UID when the client was made. What is remembered about the permissions of an account should be kept
+// under it, since an account that was deleted and made again is another one.
+func (c *Client) UID() types.UID { return c.uid }
+
+// Get reads an object with everything the server says, managedFields included. The namespace does not matter for kinds
+// that have none.
+func (c *Client) Get(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	request, err := c.request(ctx, http.MethodGet, gvk, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.ask(ctx, request, gvk)
+	if err != nil {
+		return nil, err
+	}
+	return readObject(answer)
+}
+
+// ApplyOptions are those of a server-side apply.
+type ApplyOptions struct {
+	// FieldManager owns what is applied. Required.
+	FieldManager string
+	// Force takes fields over from other managers instead of answering with a conflict.
+	Force bool
+	// DryRun goes through admission and validation and stores nothing.
+	DryRun bool
+	// KeepManagedFields leaves managedFields in the answer.
+	KeepManagedFields bool
+}
+
+// Apply applies the object server-side and returns it as the server has it now. Errors about a Secret come without the
+// server's message where that may quote what is in it.
+func (c *Client) Apply(
+	ctx context.Context, object *unstructured.Unstructured, options ApplyOptions,
+) (*unstructured.Unstructured, error) {
+	gvk := object.GroupVersionKind()
+	body, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, apierrors.NewBadRequest("the object cannot be written as JSON")
+	}
+	request, err := c.request(ctx, http.MethodPatch, gvk, object.GetNamespace(), object.GetName())
+	if err != nil {
+		return nil, err
+	}
+	request.SetHeader("Content-Type", string(types.ApplyYAMLPatchType)).Body(body).Param("fieldManager", options.FieldManager)
+	if options.Force {
+		request.Param("force", "true")
+	}
+	if options.DryRun {
+		request.Param("dryRun", metav1.DryRunAll)
+	}
+	answer, err := c.ask(ctx, request, gvk)
+	if err != nil {
+		return nil, withholdSecret(err, gvk)
+	}
+	applied, err := readObject(answer)
+	if err == nil && !options.KeepManagedFields {
+		applied.SetManagedFields(nil)
+	}
+	return applied, err
+}
+
+// DeleteOptions say which object is meant. Both are required: a name alone may lead to somebody else's object.
+type DeleteOptions struct {
+	// UID is the object's; another object of the name is left alone, which is a conflict.
+	UID types.UID
+	// ResourceVersion is the state that was looked at before the decision; a later one is a conflict.
+	ResourceVersion string
+}
+
+// Delete deletes the object, its dependents in the background. It is gone if the server says so or has no such object; it
+// is not if it still terminates, or if the answer leaves that open: look again.
+func (c *Client) Delete(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options DeleteOptions,
+) (gone bool, err error) {
+	if options.UID == "" || options.ResourceVersion == "" {
+		return false, apierrors.NewBadRequest("a delete without the UID and the resourceVersion of the object is not sent")
+	}
+	request, err := c.request(ctx, http.MethodDelete, gvk, namespace, name)
+	if err != nil {
+		return false, err
+	}
+	body, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions:     &metav1.Preconditions{UID: &options.UID, ResourceVersion: &options.ResourceVersion},
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+	})
+	if err != nil {
+		return false, err
+	}
+	answer, err := c.ask(ctx, request.SetHeader("Content-Type", "application/json").Body(body), gvk)
+	if missesObject(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// A Status is the answer when nothing is left; an object that waits for finalizers or a grace period is returned itself.
+	var status metav1.Status
+	if err := json.Unmarshal(answer, &status); err != nil {
+		return false, unreadable(err)
+	}
+	return status.Kind == "Status" && status.Status == metav1.StatusSuccess, nil
+}
+
+// Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.
+func (c *Client) Scope(ctx context.Context, kind schema.GroupKind) (namespaced, known bool, err error) {
+	found, err := c.cluster.kinds.any(ctx, c, kind)
+	if meta.IsNoMatchError(err) {
+		return false, false, nil
+	}
+	return found.namespaced, err == nil, err
+}
+
+// request leads to an object, or with an empty name to a collection.
+func (c *Client) request(
+	ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string,
+) (*rest.Request, error) {
+	kind, err := c.cluster.kinds.get(ctx, c, gvk)
+	if err != nil {
+		return nil, err
+	}
+	segments := []string{versionPath(gvk.GroupVersion())}
+	collection := verb == http.MethodGet && name == ""
+	if kind.namespaced && !(collection && namespace == "") {
+		if err := checkSegment("namespace", namespace); err != nil {
+			return nil, apierrors.NewBadRequest(gvk.Kind + " " + name + ": " + err.Error())
+		}
+		segments = append(segments, "namespaces", namespace)
+	}
+	segments = append(segments, kind.plural)
+	if !collection {
+		if err := checkSegment("name", name); err != nil {
+			return nil, apierrors.NewBadRequest(gvk.Kind + " " + name + ": " + err.Error())
+		}
+		segments = append(segments, name)
+	}
+	return c.requests.Verb(verb).AbsPath(segments...), nil
+}
+
+// ask is send for a kind that is thought to be served. If its path turns out not to exist, the kind is looked up anew the
+// next time.
+func (c *Client) ask(ctx context.Context, request *rest.Request, gvk schema.GroupVersionKind) ([]byte, error) {
+	answer, err := c.send(ctx, request)
+	if apierrors.IsNotFound(err) && !missesObject(err) {
+		c.cluster.kinds.doubt(gvk.GroupVersion())
+		return nil, noMatch(gvk)
+	}
+	return answer, err
+}
+
+// send waits for its turn, sends one request and returns the body of a good answer.
+func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error) {
+	if err := c.cluster.inFlight.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer c.cluster.inFlight.Release(1)
+	bounded, cancel := context.WithTimeout(unlogged(ctx), c.cluster.timeout)
+	defer cancel()
+
+	// client-go would sleep before a retry; a worker must not.
+	result := request.MaxRetries(0).WarningHandlerWithContext(rest.NoWarnings{}).Do(bounded)
+	if err := result.Error(); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, clean(err)
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return nil, clean(err)
+	}
+	return body, nil
+}
+
+func readObject(answer []byte) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(answer); err != nil {
+		return nil, unreadable(err)
+	}
+	return object, nil
+}

@@ -1,0 +1,162 @@
+package tenant
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
+)
+
+// What Options that are left out mean.
+const (
+	defaultAccounts = 4096
+	defaultInFlight = 64
+	// defaultRequestTimeout is a little more than the API server's own limit of a minute, so that its answer, which knows
+	// what was slow (a webhook, say), comes before ours.
+	defaultRequestTimeout = 65 * time.Second
+)
+
+// Account names a ServiceAccount of the local cluster.
+type Account struct {
+	// Namespace is the account's namespace.
+	Namespace string
+	// Name is the account's name.
+	Name string
+}
+
+// String is "namespace/name".
+func (a Account) String() string { return a.Namespace + "/" + a.Name }
+
+// check refuses what cannot be a name, before it becomes part of a URL.
+func (a Account) check() error {
+	if err := errors.Join(checkSegment("namespace", a.Namespace), checkSegment("name", a.Name)); err != nil {
+		return failure.NewStalled(v1.ReasonInvalidSpec, "service account %q: %w", a, err)
+	}
+	return nil
+}
+
+// Options say how Clients reach the local API server.
+type Options struct {
+	// Config is the reconciler's own way to the local API server. Its credentials are used to request tokens and for
+	// nothing else; its address, CA, proxy and user agent hold for the tenants' clients too. Required.
+	Config *rest.Config
+	// Clock tells when a token is due; nil is the real one.
+	Clock clock.PassiveClock
+	// Accounts is how many accounts' tokens are kept, the least recently used goes first; 0 is 4096.
+	Accounts int
+	// InFlight is how many requests of all accounts together may be at the target at once; 0 is 64.
+	InFlight int64
+	// RequestTimeout is how long a single request may take, also one for a token; 0 is 65 s.
+	RequestTimeout time.Duration
+}
+
+// Clients makes clients for the accounts of one cluster. They share a connection pool, a limit of requests in flight and
+// what is known about the kinds that the cluster serves. Safe for concurrent use.
+type Clients struct {
+	cluster *cluster
+	tokens  *tokens
+}
+
+// New prepares clients for the cluster of opts.Config. It sends nothing; an error means that the configuration is unusable.
+func New(opts Options) (*Clients, error) {
+	if opts.Config == nil {
+		return nil, errors.New("tenant: no configuration for the local API server")
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	opts.Accounts = cmp.Or(opts.Accounts, defaultAccounts)
+	opts.InFlight = cmp.Or(opts.InFlight, defaultInFlight)
+	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, defaultRequestTimeout)
+
+	minter, err := newMinter(opts.Config)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := newCluster(opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Clients{cluster: shared, tokens: newTokens(minter, opts)}, nil
+}
+
+// For is a client that acts as the account. It makes sure that there is a token, so a missing account shows here and not
+// in the midst of the work; the client then fetches the token anew for every request and may be kept as long as wanted.
+// ctx bounds the wait of this caller only.
+//
+// Every error is a *failure.Error: ServiceAccountNotFound (Stalled) if the account or its namespace does not exist,
+// PermissionsMissing (Stalled) if the reconciler itself may not request the token, InvalidSpec (Stalled) if it is no name,
+// TargetUnreachable (Transient) if the API server does not answer.
+func (c *Clients) For(ctx context.Context, account Account) (*Client, error) {
+	if err := account.check(); err != nil {
+		return nil, err
+	}
+	token, err := c.tokens.get(ctx, account)
+	if err != nil {
+		return nil, Explain(err, fmt.Sprintf("wait for a token of service account %s", account), Reasons{})
+	}
+	return c.cluster.client(account, token.uid, c.tokens)
+}
+
+// cluster is what the clients of one API server share, whichever account they act as.
+type cluster struct {
+	config    *rest.Config
+	transport http.RoundTripper
+	inFlight  *semaphore.Weighted
+	timeout   time.Duration
+	kinds     *kinds
+}
+
+func newCluster(opts Options) (*cluster, error) {
+	// Only what leads to the server is taken over: no token, certificate or wrapper of ours can reach a tenant's request.
+	config := dynamic.ConfigFor(rest.AnonymousClientConfig(opts.Config))
+	// The server's priority and fairness is the throttle; a second one here would only make tenants wait for each other.
+	config.QPS, config.RateLimiter = -1, nil
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("tenant: connect to %s: %w", config.Host, err)
+	}
+	return &cluster{
+		config:    config,
+		transport: transport,
+		inFlight:  semaphore.NewWeighted(opts.InFlight),
+		timeout:   opts.RequestTimeout,
+		kinds:     newKinds(opts.Clock),
+	}, nil
+}
+
+// client costs a few allocations and no connection, so it is made anew for every caller and never cached.
+func (c *cluster) client(account Account, uid types.UID, tokens *tokens) (*Client, error) {
+	httpClient := &http.Client{
+		Transport: &bearer{account: account, tokens: tokens, next: c.transport},
+		// A token must not follow a redirect to wherever somebody who answers in the server's place wants it.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	requests, err := rest.UnversionedRESTClientForConfigAndClient(c.config, httpClient)
+	if err != nil {
+		return nil, failure.NewTransient(v1.ReasonTargetUnreachable, "make a client for service account %s: %w", account, err)
+	}
+	return &Client{cluster: c, requests: requests, account: account, uid: uid}, nil
+}
+
+// checkSegment refuses a value that would change the path of a URL it becomes a segment of.
+func checkSegment(what, value string) error {
+	if value == "" {
+		return fmt.Errorf("its %s is empty", what)
+	}
+	if faults := rest.IsValidPathSegmentName(value); len(faults) > 0 {
+		return fmt.Errorf("its %s %q is not valid: it %s", what, value, faults[0])
+	}
+	return nil
+}
