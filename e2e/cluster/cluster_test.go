@@ -84,4 +84,3 @@ func TestNamespaceIsDeletedAfterTheTest(t *testing.T) {
 	t.Run("uses one", func(t *testing.T) { namespace = c.Namespace(t, "short") })
 	c.WaitGone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 }
-
