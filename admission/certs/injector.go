@@ -1,0 +1,80 @@
+package certs
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// bundleManager is the field manager of every caBundle. It owns nothing else.
+const bundleManager = "stageset-admission-ca"
+
+// injector keeps the caBundle of both webhook configurations what it should be. Only the elected leader runs it.
+type injector struct {
+	options Options
+	client  client.Client
+}
+
+// Reconcile compares both configurations with the CA in the Secret and rewrites a bundle that is wrong.
+func (i *injector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var secret corev1.Secret
+	if err := i.client.Get(ctx, i.options.Secret, &secret); err != nil {
+		// Without the Secret the bundles stay as they are: replicas serve on with what they have. The Keyring logs it.
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	issued, err := parseSecret(&secret)
+	if err != nil {
+		// An empty Secret is the rotator's to fill, and a mangled one its to replace. Either way we are woken again.
+		log.FromContext(ctx).V(1).Info("leaving the bundles as they are", "because", err.Error())
+		return reconcile.Result{}, nil
+	}
+	now := i.options.Clock.Now()
+	if err := verifyLeaf(issued.pair.Leaf, encodeCertificate(issued.authority), i.options.DNSNames, now); err != nil {
+		return reconcile.Result{}, i.reissue(ctx, &secret, err)
+	}
+	found, err := readConfigurations(ctx, i.client, i.options.Configuration)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, i.inject(ctx, found, composeBundle(issued.authority, found.bundles(), now))
+}
+
+// inject writes the bundle into every configuration that exists and has another one.
+func (i *injector) inject(ctx context.Context, found configurations, bundle []byte) error {
+	var failures []error
+	for _, c := range found {
+		if c.missing() || c.has(bundle) {
+			continue
+		}
+		err := i.client.Apply(ctx, c.apply(c, bundle), client.FieldOwner(bundleManager), client.ForceOwnership)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("writing the caBundle of %s: %w", c, err))
+			continue
+		}
+		log.FromContext(ctx).Info("wrote the caBundle", "configuration", c.String(), "authorities", len(parseBundle(bundle)))
+	}
+	return errors.Join(failures...)
+}
+
+// reissue asks the rotator for a new serving certificate by taking the old one out of the Secret. The rotator itself looks
+// only at the first DNS name, so a certificate that lacks another one would stay for a year. The CA stays.
+func (i *injector) reissue(ctx context.Context, secret *corev1.Secret, cause error) error {
+	if _, lacksName := errors.AsType[x509.HostnameError](cause); !lacksName {
+		return nil // expired, or of another CA: the rotator sees that itself
+	}
+	log.FromContext(ctx).Info("asking for a new serving certificate", "because", cause.Error())
+	secret = secret.DeepCopy()
+	delete(secret.Data, keyCertificate)
+	delete(secret.Data, keyPrivate)
+	// The cached resourceVersion guards the write: if the rotator was faster this is a conflict, and we look again.
+	if err := i.client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("taking the serving certificate out of Secret %s: %w", i.options.Secret, err)
+	}
+	return nil
+}
