@@ -1,5 +1,16 @@
 package policies
 
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
 // Switch is how a built-in rule is set in the policy config.
 type Switch string
 
@@ -12,21 +23,77 @@ const (
 	SwitchOff   Switch = "Off"
 )
 
+// UnmarshalJSON implements json.Unmarshaler. On and off without quotes are booleans in YAML, so both are understood.
+func (s *Switch) UnmarshalJSON(text []byte) error {
+	var on bool
+	if err := json.Unmarshal(text, &on); err == nil {
+		*s = SwitchOff
+		if on {
+			*s = SwitchOn
+		}
+		return nil
+	}
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return fmt.Errorf("a rule is Deny, Warn, Audit, On or Off, not %s", text)
+	}
+	switch set := Switch(name); set {
+	case SwitchDeny, SwitchWarn, SwitchAudit, SwitchOn, SwitchOff:
+		*s = set
+		return nil
+	default:
+		return fmt.Errorf("a rule is Deny, Warn, Audit, On or Off, not %q", name)
+	}
+}
+
 // Config is the policy config (--policy-config): one file for all binaries, so that they cannot disagree. Its zero value is
 // the default: every namespace is a tenant's, every built-in rule is as its policy says.
 type Config struct {
-	// PlatformNamespaces lists the namespaces that are not tenants', by name; "*" is all of them.
+	// PlatformNamespaces lists the namespaces that are not tenants', by name; AllNamespaces alone is all of them.
 	PlatformNamespaces []string `json:"platformNamespaces,omitempty"`
 	// Rules switches built-in rules, by name.
 	Rules map[string]Switch `json:"rules,omitempty"`
 	// DefaultServiceAccount is filled in by the built-in default-service-account where a StageSet names no account.
 	DefaultServiceAccount string `json:"defaultServiceAccount,omitempty"`
-	// TrustNamespaceKeys lets annotations of Namespaces count. It is for clusters where tenants cannot write them.
+	// TrustNamespaceKeys lets the annotation stages.metio.wtf/default-service-account of a Namespace count. It is for clusters
+	// where tenants cannot write annotations of their Namespace.
 	TrustNamespaceKeys bool `json:"trustNamespaceKeys,omitempty"`
 }
 
-// LoadConfig reads the policy config from the file path; an empty path is the default. Unknown keys are an error.
+// LoadConfig reads the policy config from the YAML file path; an empty path is the default. An unknown or repeated key is an
+// error, and so is a name that cannot be one. Whether a rule exists is known to package builtin.
 func LoadConfig(path string) (Config, error) {
-	_ = path
-	return Config{}, nil
+	if path == "" {
+		return Config{}, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the policy config: %w", err)
+	}
+	var config Config
+	if err := yaml.UnmarshalStrict(text, &config); err != nil {
+		return Config{}, fmt.Errorf("policy config %s: %w", path, err)
+	}
+	if err := config.validate(); err != nil {
+		return Config{}, fmt.Errorf("policy config %s: %w", path, err)
+	}
+	return config, nil
+}
+
+func (c Config) validate() error {
+	var invalid []error
+	for i, namespace := range c.PlatformNamespaces {
+		if namespace == AllNamespaces && len(c.PlatformNamespaces) == 1 {
+			continue
+		}
+		if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
+			invalid = append(invalid, fmt.Errorf("platformNamespaces[%d]: %q: %s", i, namespace, strings.Join(wrong, "; ")))
+		}
+	}
+	if c.DefaultServiceAccount != "" {
+		if wrong := validation.IsDNS1123Subdomain(c.DefaultServiceAccount); len(wrong) > 0 {
+			invalid = append(invalid, fmt.Errorf("defaultServiceAccount: %q: %s", c.DefaultServiceAccount, strings.Join(wrong, "; ")))
+		}
+	}
+	return errors.Join(invalid...)
 }

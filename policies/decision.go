@@ -1,15 +1,23 @@
 package policies
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Decision is everything that the policies of a Set say about one StageSet. The zero Decision is a clean bill.
 type Decision struct {
 	// Denied violations refuse the StageSet, Warned ones are shown to its author, Audited ones are only recorded. A violation
-	// may be both in Audited and in one of the others. Each list is sorted by policy, rule and field.
+	// may be both in Audited and in one of the others. Each list is sorted by policy, rule, field and message.
 	Denied, Warned, Audited []Violation
+	// Ignored are the rules that could not be evaluated, of policies that let pass then (failurePolicy Ignore). They are for
+	// whoever looks after the policies, and never for the author of the StageSet.
+	Ignored []Violation
 }
 
 // Violation is one rule that a StageSet does not keep.
 type Violation struct {
-	// Policy and Rule name the rule.
+	// Policy and Rule name the rule. Rule is a match condition, or mutations[i], if it is that which could not be evaluated.
 	Policy, Rule string
 	// Field is the path of the field that the rule speaks of, such as spec.serviceAccountName.
 	Field string
@@ -19,3 +27,44 @@ type Violation struct {
 
 // String is "<policy>/<rule>: <message>", how a violation is shown everywhere.
 func (v Violation) String() string { return v.Policy + "/" + v.Rule + ": " + v.Message }
+
+func compareViolations(a, b Violation) int {
+	return cmp.Or(
+		cmp.Compare(a.Policy, b.Policy),
+		cmp.Compare(a.Rule, b.Rule),
+		cmp.Compare(a.Field, b.Field),
+		cmp.Compare(a.Message, b.Message),
+	)
+}
+
+// finding is a violation before it is known what it leads to.
+type finding struct {
+	Violation
+	// failed tells that the rule could not be evaluated, which failurePolicy decides on.
+	failed bool
+	// grandfathered tells that the old object violates the rule alike, so that the request is not to blame.
+	grandfathered bool
+}
+
+// add sorts a finding of the policy p into the lists that its actions say.
+func (d *Decision) add(p *policy, f finding) {
+	if f.failed && p.ignoresFailures {
+		d.Ignored = append(d.Ignored, f.Violation)
+		return
+	}
+	if p.actions.deny && !f.grandfathered {
+		d.Denied = append(d.Denied, f.Violation)
+	}
+	if p.actions.warn || p.actions.deny && f.grandfathered {
+		d.Warned = append(d.Warned, f.Violation)
+	}
+	if p.actions.audit {
+		d.Audited = append(d.Audited, f.Violation)
+	}
+}
+
+func (d *Decision) sort() {
+	for _, list := range [][]Violation{d.Denied, d.Warned, d.Audited, d.Ignored} {
+		slices.SortFunc(list, compareViolations)
+	}
+}

@@ -2,59 +2,124 @@ package policies
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
-
-	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/internal/celenv"
+	"github.com/stageset/stageset/policies/internal/schema"
 )
 
-// Authorizer answers the checks of the variable authorizer: the API server's UnconditionalAuthorizer.
-type Authorizer = celenv.Authorizer
+// DefaultTimeout bounds one Default or Validate: half of what the webhook configurations grant.
+const DefaultTimeout = 2500 * time.Millisecond
+
+// AllNamespaces among Options.PlatformNamespaces stands for every namespace: a cluster with a single tenant.
+const AllNamespaces = "*"
 
 // Options are what a Set knows besides its policies.
 type Options struct {
-	// PlatformNamespaces are the namespaces that are not tenants' (the variable tenant is false there); "*" is all.
+	// PlatformNamespaces are the namespaces that are not tenants', by name: the variable tenant is false there.
 	PlatformNamespaces []string
 	// Params is the value of the variable params, by the name of the policy; for all others it is null.
 	Params map[string]map[string]any
-	// Timeout bounds one Default or Validate; zero is 2.5 s, half the webhook's timeout.
+	// Timeout bounds one Default or Validate; zero is DefaultTimeout.
 	Timeout time.Duration
 }
 
 // Set is a compiled set of policies. It is immutable and safe for concurrent use.
-type Set struct{}
-
-// Input is what a Set is asked about. Nothing in it is changed.
-type Input struct {
-	// Object is the StageSet as it is to be; nil for DELETE. OldObject is the StageSet as it was; nil for CREATE.
-	Object, OldObject *unstructured.Unstructured
-	// Namespace is the StageSet's Namespace. When nil, whatever asks for it cannot be evaluated.
-	Namespace *corev1.Namespace
-	// Request is the admission request. When nil, the StageSet is evaluated as stored: a CREATE by nobody, without the rules
-	// that ask who requests it.
-	Request *admissionv1.AdmissionRequest
-	// Authorizer answers the checks of the variable authorizer; when nil they cannot be evaluated.
-	Authorizer Authorizer
+type Set struct {
+	policies []*policy
+	platform map[string]bool
+	timeout  time.Duration
 }
 
-// Compile compiles policies. The Set is never nil: a policy that does not compile is decided by its failurePolicy, and stops
-// no other. The error then has a Problem for everything that is wrong with it.
-func Compile(_ context.Context, _ []v1alpha1.StageSetPolicy, _ Options) (*Set, error) {
-	return &Set{}, nil
+// Compile compiles policies. The Set is nil only if the context ended. A policy that does not compile is decided by its
+// failurePolicy, and stops no other; the error is then Problems, with everything that is wrong. Text is compiled as stored
+// text, which may use whatever any version knew; Check is for text that is about to be stored.
+func Compile(ctx context.Context, list []v1alpha1.StageSetPolicy, options Options) (*Set, error) {
+	env, err := celenv.NewCompiler(celenv.Stored)
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{platform: map[string]bool{}, timeout: options.Timeout}
+	if set.timeout <= 0 {
+		set.timeout = DefaultTimeout
+	}
+	for _, namespace := range options.PlatformNamespaces {
+		set.platform[namespace] = true
+	}
+	var problems Problems
+	for i := range list {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("compiling policies: %w", err)
+		}
+		compiled, found := compilePolicy(env, &list[i])
+		compiled.params = options.Params[compiled.name]
+		set.policies = append(set.policies, compiled)
+		problems = append(problems, found...)
+	}
+	slices.SortStableFunc(set.policies, func(a, b *policy) int { return strings.Compare(a.name, b.name) })
+	return set, problems.orNil()
 }
 
-// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, and the annotation
-// stages.metio.wtf/defaulted-by records what they set. The copy is usable also when the error is not nil: the error is of
-// the policies that could not be evaluated, all others were.
-func (s *Set) Default(_ context.Context, in Input) (*unstructured.Unstructured, error) {
-	return in.Object.DeepCopy(), nil
+// Check finds what is wrong with policies that are about to be stored: whatever Compile finds, text that the previous minor
+// version of Kubernetes does not know, and fields that a StageSet does not have. The error is Problems. It needs no cluster.
+func Check(ctx context.Context, list []v1alpha1.StageSetPolicy) error {
+	untyped, err := celenv.NewCompiler(celenv.New)
+	if err != nil {
+		return err
+	}
+	schemas, err := schema.Schemas()
+	if err != nil {
+		return err
+	}
+	typed, err := celenv.NewTypedCompiler(celenv.New, schemas, schema.StageSet)
+	if err != nil {
+		return err
+	}
+	var problems Problems
+	for i := range list {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("checking policies: %w", err)
+		}
+		// Both, because some text is wrong for either alone: a rule that is just a field of the object has the type bool for
+		// the typed compiler, and an unknown one for that which is evaluated.
+		_, found := compilePolicy(untyped, &list[i])
+		_, more := compilePolicy(typed, &list[i])
+		for _, problem := range more {
+			if !slices.Contains(found, problem) {
+				found = append(found, problem)
+			}
+		}
+		problems = append(problems, found...)
+	}
+	return problems.orNil()
 }
 
-// Validate is everything that the policies say about in, which Default has been applied to.
-func (s *Set) Validate(_ context.Context, _ Input) Decision {
-	return Decision{}
+// tenant is the value of the variable tenant. A namespace that is not known is a tenant's.
+func (s *Set) tenant(namespace string) bool {
+	return !s.platform[AllNamespaces] && !s.platform[namespace]
+}
+
+// values are what the expressions of all policies see alike.
+func (s *Set) values(q question) celenv.Values {
+	return celenv.Values{
+		Request:    q.request,
+		Namespace:  q.Namespace,
+		Authorizer: q.Authorizer,
+		Tenant:     s.tenant(q.namespace),
+	}
+}
+
+// candidates are the policies that use wants, and whose operations and excluded namespaces let q in.
+func (s *Set) candidates(q question, wants func(*policy) bool) []*policy {
+	var found []*policy
+	for _, p := range s.policies {
+		if wants(p) && p.match.reaches(q) && !(q.stored && p.admissionOnly) {
+			found = append(found, p)
+		}
+	}
+	return found
 }

@@ -1,0 +1,169 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies/internal/celenv"
+)
+
+// maxPatchGrowth bounds, in bytes, what the copy operations of a JSON Patch may add to a StageSet.
+const maxPatchGrowth = 1 << 20
+
+// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, and in which the annotation
+// stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it, by name, filled in. Doing it
+// twice is the same as doing it once. Default is nil without an object.
+//
+// The copy is usable also when the error is not nil: the error has a line for each policy that could not be evaluated and
+// does not ignore that, which then has set nothing; all others have.
+func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
+	if in.Object == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	q := newQuestion(in)
+	candidates := s.candidates(q, func(p *policy) bool { return len(p.mutations) > 0 })
+	claims := parseClaims(in.Object)
+	if len(candidates) == 0 && len(claims) == 0 {
+		return in.Object.DeepCopy(), nil
+	}
+	// Claims are verified by defaulting once more, which costs the same again.
+	d := &defaulter{question: q, policies: candidates, evaluation: celenv.NewEvaluation(ctx, s.values(q), 2*len(candidates))}
+	result, filled, err := d.run(ctx, in.Object)
+	verified, failed := d.verify(ctx, result, claims, filled)
+	maps.Copy(filled, verified)
+	return annotate(result, filled), errors.Join(err, failed)
+}
+
+// defaulter applies the mutations of policies to versions of one object.
+type defaulter struct {
+	question
+	policies   []*policy
+	evaluation *celenv.Evaluation
+}
+
+// run is object with what all policies fill in, and which policy filled in which field.
+func (d *defaulter) run(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, claimSet, error) {
+	current, filled := object.DeepCopy(), claimSet{}
+	var failures []error
+	for _, p := range d.policies {
+		next, added, failed := d.apply(ctx, p, current)
+		if failed != nil {
+			if !p.ignoresFailures {
+				failures = append(failures, errors.New(failed.String()))
+			}
+			continue
+		}
+		current = next
+		for _, field := range added {
+			filled[field] = p.name
+		}
+	}
+	return current, filled, errors.Join(failures...)
+}
+
+// apply is object with what p fills in, and the fields that are. It is all or nothing.
+func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.Unstructured) (
+	*unstructured.Unstructured, []string, *finding,
+) {
+	group := d.evaluation.Group(p.variables, p.params)
+	applies, failed := d.wants(p, group.Scope(ctx, object.Object, fields(d.OldObject)), object)
+	if failed != nil || !applies {
+		return object, nil, failed
+	}
+	var added []string
+	for i, m := range p.mutations {
+		if d.stored && m.admissionOnly {
+			continue
+		}
+		proposed, err := m.propose(group.Scope(ctx, object.Object, fields(d.OldObject)), object)
+		if err != nil {
+			f := p.failure(fmt.Sprintf("mutations[%d]", i), failureText(err))
+			return nil, nil, &f
+		}
+		next, fields, err := fill(object, proposed)
+		if err != nil {
+			f := p.failure(fmt.Sprintf("mutations[%d]", i), celenv.OneMessage(err.Error()))
+			return nil, nil, &f
+		}
+		object, added = next, append(added, fields...)
+	}
+	return object, added, nil
+}
+
+// wants tells whether p is to be applied to object.
+func (d *defaulter) wants(p *policy, scope *celenv.Scope, object *unstructured.Unstructured) (bool, *finding) {
+	if p.unusable != nil {
+		f := p.failure("policy", "is not usable: "+celenv.OneMessage(p.unusable.Error()))
+		return false, &f
+	}
+	selected, err := p.match.selects(d.question, object, d.OldObject)
+	if err != nil {
+		f := p.failure("matchConstraints", err.Error())
+		return false, &f
+	}
+	if !selected {
+		return false, nil
+	}
+	applies, failed := p.applies(scope)
+	if len(failed) > 0 {
+		return false, &failed[0]
+	}
+	return applies, nil
+}
+
+// propose is object as m would have it, or only what m sets: both are merged below the object.
+func (m mutation) propose(scope *celenv.Scope, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if m.broken != nil {
+		return nil, m.broken
+	}
+	if m.patchType == v1alpha1.PatchTypeApplyConfiguration {
+		set, err := m.Object(scope)
+		if err != nil {
+			return nil, err
+		}
+		proposed := &unstructured.Unstructured{Object: set}
+		proposed.SetGroupVersionKind(object.GroupVersionKind())
+		return proposed, nil
+	}
+	document, err := m.Patch(scope)
+	if err != nil {
+		return nil, err
+	}
+	return patch(object, document)
+}
+
+// patch is object after the JSON Patch document. A test operation that fails means that nothing is to be changed.
+func patch(object *unstructured.Unstructured, document []byte) (*unstructured.Unstructured, error) {
+	operations, err := jsonpatch.DecodePatch(document)
+	if err != nil {
+		return nil, fmt.Errorf("sets a patch that is not valid: %w", err)
+	}
+	original, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	options := jsonpatch.NewApplyOptions()
+	options.AccumulatedCopySizeLimit = maxPatchGrowth
+	patched, err := operations.ApplyWithOptions(original, options)
+	if errors.Is(err, jsonpatch.ErrTestFailed) {
+		return object, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sets a patch that cannot be applied: %w", err)
+	}
+	result := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(patched, &result.Object); err != nil {
+		return nil, fmt.Errorf("sets a patch after which there is no object: %w", err)
+	}
+	result.SetGroupVersionKind(object.GroupVersionKind())
+	return result, nil
+}

@@ -1,0 +1,92 @@
+package policies
+
+import (
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies/internal/celenv"
+)
+
+// Authorizer answers the checks of the variable authorizer: the API server's UnconditionalAuthorizer.
+type Authorizer = celenv.Authorizer
+
+// Input is what a Set is asked about. Nothing in it is changed.
+type Input struct {
+	// Object is the StageSet as it is to be; nil for DELETE. OldObject is the StageSet as it was; nil for CREATE.
+	Object, OldObject *unstructured.Unstructured
+	// Namespace is the StageSet's Namespace. When nil, whatever asks for it cannot be evaluated.
+	Namespace *corev1.Namespace
+	// Request is the admission request. When nil, the StageSet is evaluated as stored: a CREATE by nobody, without the rules
+	// that ask who requests it, or how.
+	Request *admissionv1.AdmissionRequest
+	// Authorizer answers the checks of the variable authorizer; when nil they cannot be evaluated.
+	Authorizer Authorizer
+}
+
+// question is an Input with what is derived from it once.
+type question struct {
+	Input
+	request   *admissionv1.AdmissionRequest
+	namespace string
+	// stored tells that there is no request.
+	stored bool
+	// specUnchanged tells that this is an update that leaves the spec as it is.
+	specUnchanged bool
+}
+
+func newQuestion(in Input) question {
+	q := question{Input: in, request: in.Request, stored: in.Request == nil, namespace: in.namespaceName()}
+	if q.stored {
+		q.request = storedRequest(in.Object, q.namespace)
+	}
+	if q.request.Operation == admissionv1.Update && in.Object != nil && in.OldObject != nil {
+		q.specUnchanged = equality.Semantic.DeepEqual(in.Object.Object["spec"], in.OldObject.Object["spec"])
+	}
+	return q
+}
+
+// namespaceName is the name of the StageSet's namespace: the request's, because the API server vouches for that.
+func (in Input) namespaceName() string {
+	switch {
+	case in.Request != nil && in.Request.Namespace != "":
+		return in.Request.Namespace
+	case in.Object != nil && in.Object.GetNamespace() != "":
+		return in.Object.GetNamespace()
+	case in.OldObject != nil && in.OldObject.GetNamespace() != "":
+		return in.OldObject.GetNamespace()
+	case in.Namespace != nil:
+		return in.Namespace.Name
+	default:
+		return ""
+	}
+}
+
+// storedRequest is the request that a stored StageSet is evaluated for.
+func storedRequest(object *unstructured.Unstructured, namespace string) *admissionv1.AdmissionRequest {
+	kind := metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Kind: "StageSet"}
+	resource := metav1.GroupVersionResource{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Resource: "stagesets"}
+	request := &admissionv1.AdmissionRequest{
+		Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
+		Namespace: namespace, Operation: admissionv1.Create, DryRun: ptr.To(false),
+	}
+	if object != nil {
+		request.Name = object.GetName()
+	}
+	return request
+}
+
+func (q question) operation() v1alpha1.Operation { return v1alpha1.Operation(q.request.Operation) }
+
+// fields are the fields of an object as expressions see them; nil, which is null, if there is no object.
+func fields(object *unstructured.Unstructured) map[string]any {
+	if object == nil {
+		return nil
+	}
+	return object.Object
+}

@@ -1,0 +1,249 @@
+package celenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/lazy"
+)
+
+// RequestCostLimit bounds the evaluation of everything that is asked in one request, in the cost units of CEL. It is divided
+// fairly: a group that has not used more than its share goes on when others have used up the limit.
+const RequestCostLimit = 2_000_000
+
+// Values are what the variables stand for that are the same for all expressions of a request.
+type Values struct {
+	// Request is the variable request; it is not nil. Object, oldObject and uid are not part of it.
+	Request *admissionv1.AdmissionRequest
+	// Namespace is namespaceObject; when nil, reading it is an error.
+	Namespace *corev1.Namespace
+	// Authorizer answers the checks of authorizer; when nil, reading it is an error.
+	Authorizer Authorizer
+	// Tenant is tenant.
+	Tenant bool
+}
+
+// Evaluation is the evaluation of expressions for one request: what they have in common and what they have cost. It is for
+// one goroutine.
+type Evaluation struct {
+	operation       admissionv1.Operation
+	request         ref.Val
+	namespace       ref.Val
+	authorizer      any
+	requestResource any
+	tenant          bool
+
+	checks *checker
+	groups uint64
+	spent  uint64
+}
+
+// NewEvaluation is an evaluation for groups groups of expressions.
+func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
+	e := &Evaluation{
+		operation: values.Request.Operation,
+		request:   requestValue(values.Request),
+		namespace: types.NullValue,
+		tenant:    values.Tenant,
+		groups:    uint64(max(groups, 1)),
+	}
+	if values.Namespace != nil {
+		e.namespace = common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(values.Namespace))
+	}
+	if values.Authorizer != nil {
+		e.checks = newChecker(ctx, values.Authorizer)
+		e.authorizer, e.requestResource = e.checks.bind(values.Request)
+	}
+	return e
+}
+
+// requestValue is the request as a ValidatingAdmissionPolicy sees it.
+func requestValue(request *admissionv1.AdmissionRequest) ref.Val {
+	seen := *request
+	seen.UID = ""
+	seen.Object.Raw, seen.Object.Object = nil, nil
+	seen.OldObject.Raw, seen.OldObject.Object = nil, nil
+	return common.SchemalessTypedToVal(&seen)
+}
+
+// Group is expressions that belong together: they share variables, parameters and a part of the budget.
+type Group struct {
+	evaluation *Evaluation
+	variables  *Variables
+	params     any
+	spent      uint64
+}
+
+// Group is a new group. A nil params is null.
+func (e *Evaluation) Group(variables *Variables, params map[string]any) *Group {
+	g := &Group{evaluation: e, variables: variables, params: types.NullValue}
+	if params != nil {
+		g.params = params
+	}
+	return g
+}
+
+// Scope is what the expressions of a group see for one pair of objects. Variables are evaluated once in it.
+type Scope struct {
+	*Group
+	ctx               context.Context
+	object, oldObject any
+	lazyVariables     ref.Val
+	ruleSpent         uint64
+}
+
+// Scope is the scope for object and oldObject, each of which may be nil: it is null then. The context ends evaluation.
+func (g *Group) Scope(ctx context.Context, object, oldObject map[string]any) *Scope {
+	s := &Scope{Group: g, ctx: ctx, object: types.NullValue, oldObject: types.NullValue}
+	if object != nil {
+		s.object = types.DefaultTypeAdapter.NativeToValue(object)
+	}
+	if oldObject != nil {
+		s.oldObject = types.DefaultTypeAdapter.NativeToValue(oldObject)
+	}
+	return s
+}
+
+// ResolveName implements cel.Activation.
+func (s *Scope) ResolveName(name string) (any, bool) {
+	switch name {
+	case varObject:
+		return s.object, true
+	case varOldObject:
+		return s.oldObject, true
+	case varParams:
+		return s.params, true
+	case varRequest:
+		return s.evaluation.request, true
+	case varNamespace:
+		return s.evaluation.namespace, true
+	case varAuthorizer:
+		return s.evaluation.authorizer, s.evaluation.authorizer != nil
+	case varRequestResource:
+		return s.evaluation.requestResource, s.evaluation.requestResource != nil
+	case varTenant:
+		return s.evaluation.tenant, true
+	case varVariables:
+		return s.variableMap(), true
+	default:
+		return nil, false
+	}
+}
+
+// Parent implements cel.Activation.
+func (*Scope) Parent() cel.Activation { return nil }
+
+// variableMap is the value of the variable variables: a map whose values are evaluated when they are first read.
+func (s *Scope) variableMap() ref.Val {
+	if s.lazyVariables != nil {
+		return s.lazyVariables
+	}
+	values := lazy.NewMapValue(variablesType)
+	if s.variables != nil {
+		for _, name := range s.variables.names {
+			values.Append(name, func(*lazy.MapValue) ref.Val { return s.variables.evaluate(s, name) })
+		}
+	}
+	s.lazyVariables = values
+	return values
+}
+
+// Expression is a compiled expression. It is immutable and safe for concurrent use.
+type Expression struct {
+	program cel.Program
+	tree    *ast.AST
+	output  *cel.Type
+}
+
+// evaluate runs x as an expression of its own, within the budgets. It is what the exported evaluators of results call.
+func (s *Scope) evaluate(x *Expression) (ref.Val, error) {
+	s.ruleSpent = 0
+	if s.evaluation.checks != nil {
+		s.evaluation.checks.exceeded = false
+	}
+	value, err := s.run(x)
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// run runs x, and charges it to the expression that is being evaluated, which x is or which reads x as a variable.
+func (s *Scope) run(x *Expression) (value ref.Val, failure *EvalError) {
+	defer func() {
+		// cel-go recovers from panics of its own; this is for values that panic when they are looked at.
+		if recovered := recover(); recovered != nil {
+			failure = &EvalError{Message: fmt.Sprintf("panicked: %v", recovered)}
+		}
+	}()
+	if err := s.exhausted(); err != nil {
+		return nil, err
+	}
+	value, details, err := x.program.ContextEval(s.ctx, s)
+	s.charge(details)
+	if exceeded := s.checksExceeded(); exceeded != nil {
+		return nil, exceeded
+	}
+	if err != nil {
+		return nil, s.explain(x, err)
+	}
+	if s.ruleSpent > RuleCostLimit {
+		return nil, errRuleCost
+	}
+	return value, nil
+}
+
+// exhausted is the reason why nothing more may be evaluated in s.
+func (s *Scope) exhausted() *EvalError {
+	if s.ctx.Err() != nil {
+		return errDeadline
+	}
+	if s.ruleSpent > RuleCostLimit {
+		return errRuleCost
+	}
+	if share := RequestCostLimit / s.evaluation.groups; s.evaluation.spent > RequestCostLimit && s.spent > share {
+		return errRequestCost
+	}
+	return nil
+}
+
+func (s *Scope) charge(details *cel.EvalDetails) {
+	// An evaluation that was broken off does not say what it cost.
+	cost := uint64(RuleCostLimit)
+	if actual := details.ActualCost(); actual != nil {
+		cost = min(*actual, RuleCostLimit+1)
+	}
+	s.ruleSpent += cost
+	s.spent += cost
+	s.evaluation.spent += cost
+}
+
+func (s *Scope) checksExceeded() *EvalError {
+	if s.evaluation.checks != nil && s.evaluation.checks.exceeded {
+		return errChecks
+	}
+	return nil
+}
+
+// cancelled tells which limit ended an evaluation, if one did.
+func cancelled(err error) *EvalError {
+	var stopped interpreter.EvalCancelledError
+	switch {
+	case errors.As(err, &stopped) && stopped.Cause == interpreter.CostLimitExceeded:
+		return errRuleCost
+	case errors.Is(err, interpreter.InterruptError{}), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return errDeadline
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,154 @@
+package policies
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/policies/internal/schema"
+)
+
+// claimSet is which policy filled in which field: paths as render has them, and names of policies.
+type claimSet map[string]string
+
+// maxClaims bounds how much of an annotation that anybody can write is looked at.
+const maxClaims = 256
+
+// parseClaims are the claims of the annotation of object. What does not look like one is dropped.
+func parseClaims(object *unstructured.Unstructured) claimSet {
+	claims := claimSet{}
+	if object == nil {
+		return claims
+	}
+	for claim := range strings.SplitSeq(object.GetAnnotations()[v1.AnnotationDefaultedBy], ",") {
+		if field, policy, ok := strings.Cut(claim, "="); ok && len(claims) < maxClaims {
+			claims[field] = policy
+		}
+	}
+	return claims
+}
+
+// annotate writes claims to object, and takes the annotation away if there are none.
+func annotate(object *unstructured.Unstructured, claims claimSet) *unstructured.Unstructured {
+	annotations := object.GetAnnotations()
+	if _, present := annotations[v1.AnnotationDefaultedBy]; !present && len(claims) == 0 {
+		return object
+	}
+	entries := make([]string, 0, len(claims))
+	for _, field := range slices.Sorted(maps.Keys(claims)) {
+		entries = append(entries, field+"="+claims[field])
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, v1.AnnotationDefaultedBy)
+	if len(entries) > 0 {
+		annotations[v1.AnnotationDefaultedBy] = strings.Join(entries, ",")
+	}
+	object.SetAnnotations(annotations)
+	return object
+}
+
+// verify are those claims of the original object that are true of result. The annotation comes back with every update, and
+// anybody can write it, so nothing is taken from it without proof: a claim that the old object had too, about a field that
+// did not change since, or one that comes true when the field is taken away and defaulted again. The second is how a repeated
+// call on the same object finds what the first one did.
+func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructured, claims, filled claimSet) (claimSet, error) {
+	verified, open := claimSet{}, claimSet{}
+	former, err := leaves(d.OldObject)
+	if err != nil {
+		return nil, err
+	}
+	current, err := leaves(result)
+	if err != nil {
+		return nil, err
+	}
+	had := parseClaims(d.OldObject)
+	for field, policy := range claims {
+		now, set := current.values[field]
+		if _, done := filled[field]; done || !set {
+			continue
+		}
+		if before, was := former.values[field]; was && had[field] == policy && value.Equals(now, before) {
+			verified[field] = policy
+		} else {
+			open[field] = policy
+		}
+	}
+	if len(open) == 0 {
+		return verified, nil
+	}
+	stripped, err := current.without(open)
+	if err != nil {
+		return nil, err
+	}
+	again, refilled, err := d.run(ctx, stripped)
+	if err != nil {
+		// It has been reported when the object itself was defaulted.
+		return verified, nil
+	}
+	restored, err := leaves(again)
+	if err != nil {
+		return nil, err
+	}
+	for field, policy := range open {
+		if refilled[field] == policy && value.Equals(restored.values[field], current.values[field]) {
+			verified[field] = policy
+		}
+	}
+	return verified, nil
+}
+
+// leafSet are the fields of an object that have no fields of their own.
+type leafSet struct {
+	object *typed.TypedValue
+	paths  map[string]fieldpath.Path
+	values map[string]value.Value
+}
+
+// leaves are the leaves of object; none if it is nil.
+func leaves(object *unstructured.Unstructured) (leafSet, error) {
+	set := leafSet{paths: map[string]fieldpath.Path{}, values: map[string]value.Value{}}
+	if object == nil {
+		return set, nil
+	}
+	converter, err := schema.Converter()
+	if err != nil {
+		return set, err
+	}
+	set.object, err = converter.ObjectToTyped(object, typed.AllowDuplicates)
+	if err != nil {
+		return set, err
+	}
+	fields, err := set.object.ToFieldSet()
+	if err != nil {
+		return set, err
+	}
+	fields.Leaves().Iterate(func(path fieldpath.Path) {
+		if found := lookup(set.object.AsValue(), path); found != nil {
+			name := render(path)
+			set.paths[name], set.values[name] = path.Copy(), found
+		}
+	})
+	return set, nil
+}
+
+// without is the object without the fields that claims speak of.
+func (l leafSet) without(claims claimSet) (*unstructured.Unstructured, error) {
+	converter, err := schema.Converter()
+	if err != nil {
+		return nil, err
+	}
+	fields := &fieldpath.Set{}
+	for field := range claims {
+		fields.Insert(l.paths[field])
+	}
+	return fromTyped(converter, l.object.RemoveItems(fields))
+}

@@ -1,0 +1,59 @@
+package policies
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// grandfather marks the findings of an update that leaves the spec alone which the old object had alike: the same rule says
+// the same, and the field that it speaks of is unchanged. A policy that is new or tightened must not keep anybody from adding
+// a label, or a controller from removing a finalizer.
+func grandfather(findings, before []finding, q question) {
+	alike := map[Violation]bool{}
+	for _, f := range before {
+		alike[f.Violation] = true
+	}
+	for i := range findings {
+		f := &findings[i]
+		f.grandfathered = alike[f.Violation] && unchanged(f.Field, q.Object, q.OldObject)
+	}
+}
+
+// unchanged tells whether field is equal in both objects, whose specs are equal. A path that cannot be followed, such as
+// metadata.labels[*], is equal if what it can be followed to is.
+func unchanged(field string, object, old *unstructured.Unstructured) bool {
+	current, former := any(object.Object), any(old.Object)
+	for _, name := range splitPath(field) {
+		next, followed := current.(map[string]any)
+		previous, alike := former.(map[string]any)
+		if !followed || !alike {
+			break
+		}
+		current, former = next[name], previous[name]
+	}
+	return equality.Semantic.DeepEqual(current, former)
+}
+
+// splitPath are the names of a path such as metadata.labels['app.kubernetes.io/name'], up to the first part that is not one.
+func splitPath(path string) []string {
+	var names []string
+	for path = strings.TrimPrefix(path, "."); path != ""; path = strings.TrimPrefix(path, ".") {
+		if quoted, ok := strings.CutPrefix(path, "["); ok {
+			inside, rest, closed := strings.Cut(quoted, "]")
+			name := strings.Trim(inside, `'"`)
+			if !closed || name == inside {
+				return names
+			}
+			names, path = append(names, name), rest
+			continue
+		}
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			end = len(path)
+		}
+		names, path = append(names, path[:end]), path[end:]
+	}
+	return names
+}
