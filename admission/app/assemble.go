@@ -1,0 +1,165 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/stageset/stageset/admission/certs"
+	"github.com/stageset/stageset/admission/webhook"
+)
+
+// The lease is long, because losing it ends the process, and what the leader does is never urgent: a slow API server must
+// not take a replica down that serves well. A leader that ends in order gives the lease up at once.
+const (
+	leaseDuration = 45 * time.Second
+	renewDeadline = 30 * time.Second
+	retryPeriod   = 5 * time.Second
+)
+
+// parts are what the manager is made of.
+type parts struct {
+	options  *Options
+	logger   logr.Logger
+	ending   *drain
+	policies webhook.Policies
+	keyring  *certs.Keyring
+}
+
+// assemble makes the manager and puts everything into it.
+func assemble(config *rest.Config, p parts) (manager.Manager, error) {
+	mgr, err := manager.New(config, managerOptions(p))
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if err := p.keyring.Setup(mgr); err != nil {
+		return nil, err
+	}
+	measured, err := webhook.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	server := &webhook.Server{
+		StageSets: &webhook.StageSets{
+			Policies:   func() webhook.Policies { return p.policies },
+			Namespaces: webhook.Namespaces{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		},
+		MaxInFlight: p.options.MaxInFlight,
+		Draining:    p.ending.Begun,
+		Metrics:     measured,
+	}
+	server.Register(mgr.GetWebhookServer())
+	return mgr, addChecks(mgr, p)
+}
+
+func managerOptions(p parts) manager.Options {
+	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
+	objects := certs.CacheOptions(certsOptions(p.options, ""))
+	return manager.Options{
+		Scheme: newScheme(),
+		Logger: p.logger,
+		Cache:  cache.Options{ByObject: objects, DefaultTransform: cache.TransformStripManagedFields()},
+		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{
+			Host: p.options.WebhookHost, Port: p.options.WebhookPort, TLSOpts: []func(*tls.Config){p.secure},
+		}),
+		HealthProbeBindAddress: p.options.HealthProbeBindAddress,
+		Metrics:                metricsserver.Options{BindAddress: p.options.MetricsBindAddress},
+
+		LeaderElection:                p.options.LeaderElect,
+		LeaderElectionID:              p.options.objectName(),
+		LeaderElectionNamespace:       p.options.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &lease,
+		RenewDeadline:                 &renew,
+		RetryPeriod:                   &retry,
+	}
+}
+
+// secure sets up TLS. API servers speak HTTP/1.1 to webhooks, and 1.3 is what every API server that knows our webhook
+// configurations speaks.
+func (p parts) secure(config *tls.Config) {
+	config.MinVersion = tls.VersionTLS13
+	config.NextProtos = []string{"http/1.1"}
+	config.GetCertificate = p.keyring.GetCertificate
+}
+
+// addChecks adds what liveness and readiness are made of. Policies are compiled before there is a manager, so that there
+// is no check for them.
+func addChecks(mgr manager.Manager, p parts) error {
+	cached := &cacheCheck{}
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watching Namespaces: %w", err)
+	}
+	return errors.Join(
+		mgr.Add(cached),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("caches", cached.Ready),
+		mgr.AddReadyzCheck("certificate", p.keyring.Ready),
+		mgr.AddReadyzCheck("serving", mgr.GetWebhookServer().StartedChecker()),
+		mgr.AddReadyzCheck("stopping", p.ending.Ready),
+	)
+}
+
+// cacheCheck is a readiness check for the manager's caches: the manager starts it when they are synced.
+type cacheCheck struct{ synced atomic.Bool }
+
+// Start notes that the caches are synced.
+func (c *cacheCheck) Start(ctx context.Context) error {
+	c.synced.Store(true)
+	<-ctx.Done()
+	return nil
+}
+
+// NeedLeaderElection is false: every replica has caches.
+func (c *cacheCheck) NeedLeaderElection() bool { return false }
+
+// Ready fails until the caches are synced.
+func (c *cacheCheck) Ready(*http.Request) error {
+	if !c.synced.Load() {
+		return errors.New("the caches are not synced yet")
+	}
+	return nil
+}
+
+// certsOptions are the options of the certificate, with the directory for its public part.
+func certsOptions(options *Options, directory string) certs.Options {
+	return certs.Options{
+		Secret:        types.NamespacedName{Namespace: options.Namespace, Name: options.secretName()},
+		Configuration: options.objectName(),
+		DNSNames:      options.CertDNSNames,
+		Directory:     directory,
+		Clock:         clock.RealClock{},
+	}
+}
+
+// newScheme knows exactly what the program reads and writes.
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, admissionregistrationv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}

@@ -1,0 +1,129 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// maxNameLength leaves room for "-admission" in the name of a Service.
+const maxNameLength = 53
+
+// Options are the flags of stageset-admission.
+type Options struct {
+	// Name is the release's name; the names of all objects that the program uses begin with it.
+	Name string
+	// Namespace is the one that the program runs in, with its Secret and Lease.
+	Namespace string
+	// Kubeconfig is the path of a kubeconfig file; empty means the ServiceAccount of the Pod.
+	Kubeconfig string
+	// PolicyConfig is the path of the policy config; empty means the defaults.
+	PolicyConfig string
+
+	// WebhookHost and WebhookPort are where the webhooks are served; an empty host is every address.
+	WebhookHost string
+	WebhookPort int
+	// CertDNSNames are the names that the API server reaches the webhooks by.
+	CertDNSNames []string
+	// MaxInFlight is how many requests are evaluated at a time.
+	MaxInFlight int
+	// DrainDelay is how long requests are still served after readiness is gone.
+	DrainDelay time.Duration
+
+	// HealthProbeBindAddress and MetricsBindAddress are where probes and metrics are served; "0" serves none.
+	HealthProbeBindAddress string
+	MetricsBindAddress     string
+	// LeaderElect lets one replica of several write the caBundle; without it, each does.
+	LeaderElect bool
+	// LogLevel is debug, info, warn or error; LogFormat is json or text.
+	LogLevel  string
+	LogFormat string
+}
+
+// AddFlags adds a flag for every option, with its default.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Name, "name", "stageset",
+		"Name of the release. The certificate's Secret is NAME-admission-tls, the Lease and both webhook configurations are"+
+			" NAME-admission.")
+	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"),
+		"Namespace that this program runs in. Defaults to the environment variable POD_NAMESPACE.")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"Path of a kubeconfig file. Without it, the ServiceAccount of the Pod is used.")
+	flags.StringVar(&o.PolicyConfig, "policy-config", "",
+		"Path of the policy config file. Without it, every built-in rule has its default.")
+	flags.StringVar(&o.WebhookHost, "webhook-host", "", "Address to serve the webhooks on. Empty means every address.")
+	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port to serve the webhooks on.")
+	flags.StringSliceVar(&o.CertDNSNames, "cert-dns-names", nil,
+		"DNS names that the API server reaches the webhooks by. Defaults to NAME-admission.NAMESPACE.svc.")
+	flags.IntVar(&o.MaxInFlight, "max-in-flight", 200,
+		"Requests that are evaluated at a time. More are asked to come back in a second.")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", 10*time.Second,
+		"How long to serve on after SIGTERM, once readiness is gone. At least as long as it takes for every API server to hear"+
+			" of it, and shorter than the Pod's terminationGracePeriodSeconds.")
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081",
+		`Address to serve /healthz and /readyz on. "0" serves none.`)
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8080", `Address to serve /metrics on. "0" serves none.`)
+	flags.BoolVar(&o.LeaderElect, "leader-elect", true,
+		"Elect one replica that writes the caBundle. Every replica serves, elected or not.")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "What to log: debug, info, warn or error.")
+	flags.StringVar(&o.LogFormat, "log-format", "json", "How to log: json or text.")
+}
+
+// Complete fills in the defaults that depend on other options, which must be valid.
+func (o *Options) Complete() {
+	if len(o.CertDNSNames) == 0 {
+		o.CertDNSNames = []string{o.objectName() + "." + o.Namespace + ".svc"}
+	}
+}
+
+// Validate says everything that is wrong, naming the flag.
+func (o *Options) Validate() error {
+	var problems []error
+	refuse := func(flag, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
+	}
+	for _, problem := range validation.IsDNS1123Label(o.Name) {
+		refuse("name", "%q: %s", o.Name, problem)
+	}
+	if len(o.Name) > maxNameLength {
+		refuse("name", "%q: at most %d characters", o.Name, maxNameLength)
+	}
+	if o.Namespace == "" {
+		refuse("namespace", "is required, as the environment variable POD_NAMESPACE is not set")
+	} else {
+		for _, problem := range validation.IsDNS1123Label(o.Namespace) {
+			refuse("namespace", "%q: %s", o.Namespace, problem)
+		}
+	}
+	if o.WebhookPort < 1 || o.WebhookPort > 65535 {
+		refuse("webhook-port", "%d is not a port: 1 to 65535", o.WebhookPort)
+	}
+	for _, name := range o.CertDNSNames {
+		for _, problem := range validation.IsDNS1123Subdomain(name) {
+			refuse("cert-dns-names", "%q: %s", name, problem)
+		}
+	}
+	if o.MaxInFlight < 1 {
+		refuse("max-in-flight", "%d: at least 1", o.MaxInFlight)
+	}
+	if o.DrainDelay < 0 || o.DrainDelay > 10*time.Minute {
+		refuse("drain-delay", "%s: 0s to 10m", o.DrainDelay)
+	}
+	if _, known := logLevels[o.LogLevel]; !known {
+		refuse("log-level", "%q: debug, info, warn or error", o.LogLevel)
+	}
+	if o.LogFormat != logJSON && o.LogFormat != logText {
+		refuse("log-format", "%q: json or text", o.LogFormat)
+	}
+	return errors.Join(problems...)
+}
+
+// objectName is the name of the Lease, the Service and both webhook configurations.
+func (o *Options) objectName() string { return o.Name + "-admission" }
+
+// secretName is the name of the Secret that holds the certificate.
+func (o *Options) secretName() string { return o.objectName() + "-tls" }

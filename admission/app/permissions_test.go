@@ -1,0 +1,77 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// The roles that the chart installs and the permissions that the program asks for at its start are the same, in both
+// directions: nothing is missing, and nothing is granted that is not used.
+func TestRolesGrantWhatTheProgramAsksFor(t *testing.T) {
+	options := parseOptions(t, "--namespace=stageset-system")
+	options.Complete()
+	if diff := cmp.Diff(granted(t, "../../charts/stageset/files/admission-rbac.yaml"), asked(permissions(options))); diff != "" {
+		t.Errorf("permissions (-granted +asked):\n%s", diff)
+	}
+}
+
+// granted lists what the roles of a file allow, in words.
+func granted(t *testing.T, path string) []string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []authorizationv1.ResourceAttributes
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		var role rbacv1.Role // a ClusterRole has the same rules
+		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
+			return asked(out)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			out = append(out, expand(rule, role.Namespace)...)
+		}
+	}
+}
+
+func expand(rule rbacv1.PolicyRule, namespace string) []authorizationv1.ResourceAttributes {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	var out []authorizationv1.ResourceAttributes
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				for _, name := range names {
+					out = append(out, authorizationv1.ResourceAttributes{
+						Group: group, Resource: resource, Verb: verb, Name: name, Namespace: namespace,
+					})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func asked(attributes []authorizationv1.ResourceAttributes) []string {
+	var out []string
+	for _, a := range attributes {
+		out = append(out, strings.TrimSpace(describe(a)))
+	}
+	sort.Strings(out)
+	return out
+}

@@ -1,0 +1,43 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Namespaces are watched, so that admitting a StageSet costs no request, and read once more where the watch lags.
+//
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+// Permissions are what this package does with the process's own account, one attribute a request.
+func Permissions() []authorizationv1.ResourceAttributes {
+	var needed []authorizationv1.ResourceAttributes
+	for _, verb := range []string{"get", "list", "watch"} {
+		needed = append(needed, authorizationv1.ResourceAttributes{Resource: "namespaces", Verb: verb})
+	}
+	return needed
+}
+
+// Namespaces finds the Namespace of a StageSet.
+type Namespaces struct {
+	// Cache is asked first, Live when the cache does not know the namespace: it may be younger than the cache.
+	Cache, Live client.Reader
+}
+
+// Get returns the Namespace called name. An error means that neither the cache nor the API server would tell.
+func (n Namespaces) Get(ctx context.Context, name string) (*corev1.Namespace, error) {
+	key := types.NamespacedName{Name: name}
+	var namespace corev1.Namespace
+	if err := n.Cache.Get(ctx, key, &namespace); err == nil {
+		return &namespace, nil
+	}
+	if err := n.Live.Get(ctx, key, &namespace); err != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	return &namespace, nil
+}

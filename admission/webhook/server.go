@@ -1,0 +1,81 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// The paths of the webhooks, as the webhook configurations name them.
+const (
+	PathDefault  = "/stagesets/default"
+	PathValidate = "/stagesets/validate"
+)
+
+// defaultTimeout is the timeoutSeconds of the webhook configurations. The API server says in each request how long it
+// waits; this is for one that does not.
+const defaultTimeout = 5 * time.Second
+
+// Server bounds what requests may cost.
+type Server struct {
+	// StageSets answers the requests.
+	StageSets *StageSets
+	// MaxInFlight is how many requests are evaluated at a time; more are asked to come back in a second. At least 1.
+	MaxInFlight int
+	// Draining reports whether this replica is about to stop: clients are then told to close their connections, so that
+	// none is left to break when the listener closes.
+	Draining func() bool
+	// Metrics counts; nil counts nothing.
+	Metrics *Metrics
+}
+
+// Register serves the webhooks at PathDefault and PathValidate.
+func (s *Server) Register(server webhook.Server) {
+	slots := make(chan struct{}, s.MaxInFlight)
+	defaults := limit(slots, admission.HandlerFunc(s.StageSets.Default))
+	validates := s.Metrics.measure(limit(slots, admission.HandlerFunc(s.StageSets.Validate)))
+	server.Register(PathDefault, s.bound(&admission.Webhook{Handler: defaults}))
+	server.Register(PathValidate, s.bound(&admission.Webhook{Handler: validates}))
+}
+
+// limit refuses at once what finds no free slot: an answer that comes too late is worth nothing.
+func limit(slots chan struct{}, next admission.Handler) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			return next.Handle(ctx, request)
+		default:
+			return overloaded()
+		}
+	})
+}
+
+// bound gives each request a deadline of half the time that the API server waits, so that there is time left to say what
+// went wrong. A request that is being answered when the server stops is still answered: the server's shutdown waits for it.
+func (s *Server) bound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Draining() {
+			w.Header().Set("Connection", "close")
+		}
+		timeout := requestTimeout(r) / 2
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
+		defer cancel()
+		deadline, _ := ctx.Deadline()
+		// Not every ResponseWriter can do this (that of a test cannot); those that read from a network can.
+		_ = http.NewResponseController(w).SetReadDeadline(deadline)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// requestTimeout is how long the API server waits for the answer.
+func requestTimeout(r *http.Request) time.Duration {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || timeout <= 0 || timeout > 30*time.Second {
+		return defaultTimeout
+	}
+	return timeout
+}

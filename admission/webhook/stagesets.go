@@ -1,0 +1,123 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/stageset/stageset/policies"
+)
+
+// Policies is the compiled policy set.
+type Policies interface {
+	Default(ctx context.Context, in policies.Input) (*unstructured.Unstructured, error)
+	Validate(ctx context.Context, in policies.Input) policies.Decision
+}
+
+// StageSets admits StageSets.
+type StageSets struct {
+	// Policies returns the set that holds now; each request uses one set from beginning to end.
+	Policies func() Policies
+	// Namespaces finds the Namespace that a StageSet is in.
+	Namespaces Namespaces
+}
+
+// Default answers the mutating webhook: a patch that fills in what the policies default. It denies nothing but what it
+// cannot decode: the result is validated anyway.
+func (s *StageSets) Default(ctx context.Context, request admission.Request) admission.Response {
+	in, err := decode(request)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if in.Object == nil {
+		return admission.Allowed("")
+	}
+	if in.OldObject != nil && classify(in.OldObject, in.Object) != updateEvaluated {
+		return admission.Allowed("")
+	}
+	var warnings []string
+	if in.Namespace, err = s.Namespaces.Get(ctx, request.Namespace); err != nil {
+		warnings = append(warnings, "some defaults may be missing: "+err.Error())
+	}
+	defaulted, err := s.Policies().Default(ctx, in)
+	if err != nil {
+		warnings = append(warnings, "some defaults are missing: "+err.Error())
+	}
+	response := patch(request.Object.Raw, defaulted)
+	return response.WithWarnings(warnings...)
+}
+
+// Validate answers the validating webhook: everything that the policies refuse, at once.
+func (s *StageSets) Validate(ctx context.Context, request admission.Request) admission.Response {
+	in, err := decode(request)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if in.OldObject != nil && in.Object != nil {
+		switch classify(in.OldObject, in.Object) {
+		case updateAllowed:
+			return admission.Allowed("")
+		case updateRefused:
+			return denied(request, []policies.Violation{violationDeleting})
+		}
+	}
+	in.Namespace, err = s.Namespaces.Get(ctx, request.Namespace)
+	if request.Operation == admissionv1.Delete && terminating(in.Namespace) {
+		return admission.Allowed("")
+	}
+	response := respond(request, s.Policies().Validate(ctx, in))
+	if err != nil {
+		// The rules that look at the namespace were decided by the failurePolicy of their policy; this says why.
+		log.FromContext(ctx).Error(err, "validated without the Namespace")
+		response.Warnings = append(response.Warnings, err.Error())
+	}
+	if !response.Allowed {
+		log.FromContext(ctx).V(1).Info("denied", "violations", len(response.Result.Details.Causes))
+	}
+	return response
+}
+
+// decode reads the objects of a request: of a CREATE the new one, of a DELETE the old one, of an UPDATE both.
+func decode(request admission.Request) (policies.Input, error) {
+	in := policies.Input{Request: &request.AdmissionRequest}
+	var err error
+	if in.Object, err = decodeObject(request.Object); err != nil {
+		return in, fmt.Errorf("decoding the object of the request: %w", err)
+	}
+	if in.OldObject, err = decodeObject(request.OldObject); err != nil {
+		return in, fmt.Errorf("decoding the old object of the request: %w", err)
+	}
+	if in.Object == nil && in.OldObject == nil {
+		return in, fmt.Errorf("the request for %s holds no object", request.Operation)
+	}
+	return in, nil
+}
+
+func decodeObject(raw runtime.RawExtension) (*unstructured.Unstructured, error) {
+	if len(raw.Raw) == 0 || string(raw.Raw) == "null" {
+		return nil, nil
+	}
+	object := &unstructured.Unstructured{}
+	return object, object.UnmarshalJSON(raw.Raw)
+}
+
+// patch is the JSON patch from the object of the request, byte for byte as it came, to the defaulted one.
+func patch(original []byte, defaulted *unstructured.Unstructured) admission.Response {
+	current, err := json.Marshal(defaulted.Object)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the defaulted object: %w", err))
+	}
+	return admission.PatchResponseFromRaw(original, current)
+}
+
+func terminating(namespace *corev1.Namespace) bool {
+	return namespace != nil && namespace.DeletionTimestamp != nil
+}
