@@ -1,0 +1,189 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/builtin"
+	"github.com/stageset/stageset/process"
+	"github.com/stageset/stageset/reconciler/build"
+	"github.com/stageset/stageset/reconciler/controller"
+	"github.com/stageset/stageset/reconciler/dial"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/pipeline"
+	"github.com/stageset/stageset/reconciler/source"
+	"github.com/stageset/stageset/reconciler/tenant"
+)
+
+// program is the name of the binary: its user agent, the name of its lease, and who its events are from.
+const program = "stageset-reconciler"
+
+// renderCacheSize bounds the manifests that are kept between passes, in bytes.
+const renderCacheSize = 64 << 20
+
+// Main parses the arguments, runs until ctx is done or something fails, and returns the exit code of the process.
+func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
+	options := &Options{}
+	if code, run := process.Parse(program, arguments, options, stderr); !run {
+		return code
+	}
+	logger := options.Logging.Start(stderr)
+	if err := Run(ctx, options, logger); err != nil {
+		logger.Error(err, program+" failed")
+		return process.ExitFailure
+	}
+	return process.ExitOK
+}
+
+// Run reconciles until ctx is done. Options must be valid.
+func Run(ctx context.Context, options *Options, logger logr.Logger) error {
+	config, err := process.RESTConfig(options.Kubeconfig, program)
+	if err != nil {
+		return err
+	}
+	if err := process.CheckPermissions(ctx, config, permissions(options)); err != nil {
+		return err
+	}
+	mgr, err := newManager(config, options, logger)
+	if err != nil {
+		return err
+	}
+	fetcher, err := newFetcher(options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = fetcher.Close() }()
+	reconciler, err := assemble(ctx, mgr, options, fetcher)
+	if err != nil {
+		return err
+	}
+	if err := reconciler.SetupWithManager(ctx, mgr, options.Concurrent); err != nil {
+		return err
+	}
+	if err := controller.RegisterMetrics(); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1.AddToScheme(scheme))
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(sourcev1.AddToScheme(scheme))
+	return scheme
+}
+
+func newManager(config *rest.Config, options *Options, logger logr.Logger) (manager.Manager, error) {
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:                        newScheme(),
+		Logger:                        logger,
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
+		HealthProbeBindAddress:        options.HealthAddress,
+		LeaderElection:                options.LeaderElect,
+		LeaderElectionID:              program,
+		LeaderElectionNamespace:       options.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	for name, add := range map[string]func(string, healthz.Checker) error{
+		"healthz": mgr.AddHealthzCheck, "readyz": mgr.AddReadyzCheck,
+	} {
+		if err := add(name, healthz.Ping); err != nil {
+			return nil, fmt.Errorf("adding %s: %w", name, err)
+		}
+	}
+	return mgr, nil
+}
+
+func newFetcher(options *Options) (*source.Fetcher, error) {
+	allow, err := dial.ParseAllow(options.DialAllow)
+	if err != nil {
+		return nil, fmt.Errorf("--dial-allow: %w", err)
+	}
+	hosts, err := source.ParseHosts(options.ArtifactHosts)
+	if err != nil {
+		return nil, fmt.Errorf("--artifact-hosts: %w", err)
+	}
+	return source.NewFetcher(source.FetcherOptions{
+		Dir:       options.ArtifactCacheDir,
+		Transport: dial.New(allow).Transport(),
+		Hosts:     hosts,
+		CacheSize: options.ArtifactCacheSize,
+	})
+}
+
+// assemble makes the reconciler of its parts.
+func assemble(
+	ctx context.Context, mgr manager.Manager, options *Options, fetcher *source.Fetcher,
+) (*controller.Reconciler, error) {
+	set, err := compilePolicies(ctx, options.PolicyConfig)
+	if err != nil {
+		return nil, err
+	}
+	hasher, err := inventory.NewHasher(options.HashKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--hash-key-file: %w", err)
+	}
+	hosts, err := source.ParseHosts(options.ArtifactHosts)
+	if err != nil {
+		return nil, fmt.Errorf("--artifact-hosts: %w", err)
+	}
+	tenants, err := tenant.New(tenant.Options{Config: mgr.GetConfig()})
+	if err != nil {
+		return nil, err
+	}
+	inventories := store.New(mgr.GetClient())
+	return &controller.Reconciler{
+		Client:   mgr.GetClient(),
+		Store:    inventories,
+		Policies: set,
+		Pipeline: &pipeline.Pipeline{
+			Tenants:     tenants,
+			Resolver:    source.NewResolver(hosts),
+			Fetcher:     fetcher,
+			Builds:      build.NewCache(renderCacheSize),
+			Hasher:      hasher,
+			Claims:      inventories,
+			Concurrency: options.ApplyConcurrency,
+		},
+		Events: mgr.GetEventRecorder(program),
+		Clock:  clock.RealClock{},
+		Options: controller.Options{
+			DefaultInterval:  options.DefaultInterval,
+			MaxTeardownWait:  options.MaxTeardownWait,
+			ApplyConcurrency: options.ApplyConcurrency,
+		},
+	}, nil
+}
+
+func compilePolicies(ctx context.Context, path string) (*policies.Set, error) {
+	config, err := policies.LoadConfig(path)
+	if err != nil {
+		return nil, fmt.Errorf("--policy-config: %w", err)
+	}
+	set, err := builtin.Compile(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the built-in policies: %w", err)
+	}
+	return set, nil
+}

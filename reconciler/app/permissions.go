@@ -1,0 +1,56 @@
+package app
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	v1 "github.com/stageset/stageset/api/v1"
+)
+
+// Tokens are requested for the accounts that StageSets name; leader election creates and renews one Lease.
+//
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=stageset-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=stageset-system,resources=leases,resourceNames=stageset-reconciler,verbs=get;update
+
+const (
+	groupSources = "source.toolkit.fluxcd.io"
+	groupEvents  = "events.k8s.io"
+)
+
+// permissions is everything that the program does with its own account. Whether it may request tokens in a namespace is
+// asked where it does: an installation may be confined to some.
+func permissions(options *Options) []authorizationv1.ResourceAttributes {
+	needed := grants(authorizationv1.ResourceAttributes{Group: v1.GroupVersion.Group, Resource: "stagesets"},
+		"get", "list", "watch", "patch")
+	needed = append(needed, grants(authorizationv1.ResourceAttributes{
+		Group: v1.GroupVersion.Group, Resource: "stagesets", Subresource: "status"}, "patch")...)
+	needed = append(needed, grants(authorizationv1.ResourceAttributes{
+		Group: v1.GroupVersion.Group, Resource: "stageinventories"},
+		"get", "list", "watch", "create", "update", "delete")...)
+	for _, resource := range []string{"externalartifacts", "gitrepositories", "ocirepositories", "buckets"} {
+		needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupSources, Resource: resource},
+			"get", "list", "watch")...)
+	}
+	needed = append(needed, grants(authorizationv1.ResourceAttributes{Resource: "namespaces"}, "get", "list", "watch")...)
+	needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupEvents, Resource: "events"},
+		"create", "patch")...)
+	if options.LeaderElect {
+		lease := authorizationv1.ResourceAttributes{
+			Group: "coordination.k8s.io", Resource: "leases", Namespace: options.Namespace,
+		}
+		needed = append(needed, grants(lease, "create")...)
+		lease.Name = program
+		needed = append(needed, grants(lease, "get", "update")...)
+	}
+	return needed
+}
+
+// grants is the permission for each of the verbs.
+func grants(on authorizationv1.ResourceAttributes, verbs ...string) []authorizationv1.ResourceAttributes {
+	granted := make([]authorizationv1.ResourceAttributes, 0, len(verbs))
+	for _, verb := range verbs {
+		on.Verb = verb
+		granted = append(granted, on)
+	}
+	return granted
+}

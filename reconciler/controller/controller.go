@@ -1,0 +1,113 @@
+// Package controller is the loop: it takes a snapshot, reconciles it, and concludes. Nobody imports it but the wiring. It
+// holds no step of its own, and no worker ever waits in it: every wait is a requeue or a watch event.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/pipeline"
+	"github.com/stageset/stageset/reconciler/status"
+)
+
+// Options say how often and how patiently StageSets are reconciled.
+type Options struct {
+	// DefaultInterval is the interval of StageSets that set none.
+	DefaultInterval time.Duration
+	// MaxTeardownWait is how long a deletion that is forbidden is tried before the StageSet is released with a list of what
+	// stays.
+	MaxTeardownWait time.Duration
+	// ApplyConcurrency bounds the requests of one release that are under way at once.
+	ApplyConcurrency int
+}
+
+// Recorder emits events, as client-go's events.EventRecorder does.
+type Recorder interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Reconciler reconciles StageSets. Its fields are set once and not changed.
+type Reconciler struct {
+	// Client reads from the cache and writes with the reconciler's own identity: StageSets, their status and finalizer.
+	Client   client.Client
+	Store    *store.Store
+	Policies *policies.Set
+	Pipeline *pipeline.Pipeline
+	Events   Recorder
+	Clock    clock.PassiveClock
+	Options  Options
+
+	memory memory
+}
+
+// snapshot is what a pass starts from.
+type snapshot struct {
+	set *v1.StageSet
+	// namespace is the StageSet's Namespace; nil when the cache does not have it.
+	namespace *corev1.Namespace
+	book      *store.Book
+	memo      *memo
+}
+
+// outcome is how a pass ended.
+type outcome struct {
+	status.Outcome
+	// again is when a pass that ended without a failure is due again; zero is the interval.
+	again time.Duration
+	// released is true when the finalizer is gone and there is nothing left to write a status to.
+	released bool
+	// orphans is what stays in the cluster although it should be deleted; why says why.
+	orphans orphans
+}
+
+// Reconcile is one pass.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	snap, err := r.snapshot(ctx, request)
+	if err != nil || snap == nil {
+		return ctrl.Result{}, err
+	}
+	return r.conclude(ctx, snap, r.reconcile(ctx, snap))
+}
+
+// snapshot reads what a pass starts from; nil when the StageSet is gone.
+func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snapshot, error) {
+	var set v1.StageSet
+	if err := r.Client.Get(ctx, request.NamespacedName, &set); err != nil {
+		r.memory.forget(request.NamespacedName)
+		return nil, client.IgnoreNotFound(err)
+	}
+	snap := &snapshot{set: &set, memo: r.memory.of(request.NamespacedName, set.UID)}
+	var namespace corev1.Namespace
+	switch err := r.Client.Get(ctx, client.ObjectKey{Name: set.Namespace}, &namespace); {
+	case err == nil:
+		snap.namespace = &namespace
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read namespace %s: %w", set.Namespace, err)
+	}
+	var err error
+	snap.book, err = r.Store.Open(ctx, &set)
+	return snap, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, snap *snapshot) outcome {
+	switch {
+	case !snap.set.DeletionTimestamp.IsZero():
+		snap.memo.drop()
+		return r.delete(ctx, snap)
+	case snap.set.Spec.Suspend:
+		snap.memo.drop()
+		return outcome{Outcome: status.Outcome{Kind: status.Suspended}}
+	}
+	return r.release(ctx, snap)
+}

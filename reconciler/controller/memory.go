@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/release"
+)
+
+// memory is what is kept between passes. All of it can be lost at any moment: it saves requests, it decides nothing.
+type memory struct {
+	mu    sync.Mutex
+	memos map[types.NamespacedName]*memo
+}
+
+// memo is the memory of one StageSet. The queue never runs two passes of one StageSet at once, so it needs no lock.
+type memo struct {
+	uid types.UID
+	// run is a run that waits, and identity what it is a run of.
+	run      *release.Run
+	identity string
+	// failures counts the transient failures since the last pass that had none.
+	failures int
+	// deleting is since when a stage's deletion is waited for.
+	deleting map[inventory.ID]time.Time
+}
+
+// of is the memo of the StageSet with the UID; a new StageSet of the same name starts with an empty one.
+func (m *memory) of(name types.NamespacedName, uid types.UID) *memo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.memos == nil {
+		m.memos = map[types.NamespacedName]*memo{}
+	}
+	known := m.memos[name]
+	if known == nil || known.uid != uid {
+		known = &memo{uid: uid}
+		m.memos[name] = known
+	}
+	return known
+}
+
+func (m *memory) forget(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.memos, name)
+}
+
+// drop forgets the run.
+func (m *memo) drop() { m.run, m.identity = nil, "" }
+
+// since is when the deletion of a stage was first waited for.
+func (m *memo) since(id inventory.ID, now time.Time) time.Time {
+	first, known := m.deleting[id]
+	if !known {
+		if m.deleting == nil {
+			m.deleting = map[inventory.ID]time.Time{}
+		}
+		first = now
+		m.deleting[id] = now
+	}
+	return first
+}

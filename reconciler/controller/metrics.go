@@ -1,0 +1,15 @@
+package controller
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// orphanedObjects counts what stays in clusters although it should have been deleted.
+var orphanedObjects = prometheus.NewCounter(prometheus.CounterOpts{
+	Name: "stageset_orphaned_objects_total",
+	Help: "Objects that were left behind because nobody was left who could delete them.",
+})
+
+// RegisterMetrics registers the metrics of this package with controller-runtime's registry.
+func RegisterMetrics() error { return metrics.Registry.Register(orphanedObjects) }

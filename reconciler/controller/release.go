@@ -1,0 +1,210 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/pipeline"
+	"github.com/stageset/stageset/reconciler/release"
+	"github.com/stageset/stageset/reconciler/rollout"
+	"github.com/stageset/stageset/reconciler/status"
+)
+
+// defaultTimeout is the schema's default of spec.timeout.
+const defaultTimeout = 15 * time.Minute
+
+// release is a pass of a StageSet that is neither deleted nor suspended.
+func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
+	set, err := r.admit(ctx, snap)
+	if err != nil {
+		snap.memo.drop()
+		return failed(err)
+	}
+	pinned, err := r.Pipeline.Pin(ctx, set)
+	if err != nil {
+		snap.memo.drop()
+		return failed(err)
+	}
+	ended := r.advance(ctx, snap, set, pinned)
+	ended.Revisions = pinned.Revisions()
+	for i := range ended.Stages {
+		ended.Stages[i].Revision = pinned.Stages[i].Pin.Revision
+		ended.Stages[i].Digest = pinned.Stages[i].Pin.Digest
+	}
+	return ended
+}
+
+func failed(err error) outcome {
+	failure := failure.From(err)
+	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
+}
+
+// admit defaults the stored StageSet on a copy and checks it against the policies, as a CREATE by nobody: a webhook that
+// was down, bypassed or younger than the object changes nothing about what may run.
+func (r *Reconciler) admit(ctx context.Context, snap *snapshot) (*v1.StageSet, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(snap.set)
+	if err != nil {
+		return nil, fmt.Errorf("convert StageSet: %w", err)
+	}
+	stored := &unstructured.Unstructured{Object: content}
+	stored.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
+	in := policies.Input{Object: stored, Namespace: snap.namespace}
+	if in.Object, err = r.Policies.Default(ctx, in); err != nil {
+		return nil, failure.NewStalled(v1.ReasonPolicyViolation, "defaulting policies cannot be evaluated: %w", err)
+	}
+	if decision := r.Policies.Validate(ctx, in); len(decision.Denied) > 0 {
+		lines := make([]string, 0, len(decision.Denied))
+		for _, violation := range decision.Denied {
+			lines = append(lines, violation.String())
+		}
+		return nil, failure.NewStalled(v1.ReasonPolicyViolation, "%s", strings.Join(lines, "; "))
+	}
+	var set v1.StageSet
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Object.Object, &set); err != nil {
+		return nil, failure.NewStalled(v1.ReasonInvalidSpec, "the defaulted StageSet is not valid: %w", err)
+	}
+	return &set, nil
+}
+
+// advance begins or resumes a run and carries it as far as it goes.
+func (r *Reconciler) advance(ctx context.Context, snap *snapshot, set *v1.StageSet, pinned pipeline.Pinned) outcome {
+	identity := fmt.Sprintf("%d %s %s", set.Generation, set.Annotations[v1.AnnotationRequestedAt], pinned.Identity())
+	run := snap.memo.run
+	if run == nil || snap.memo.identity != identity {
+		var err error
+		if run, err = r.begin(ctx, snap, set, pinned); err != nil {
+			snap.memo.drop()
+			return failed(err)
+		}
+	}
+	// Only a run that waits is kept; every other end starts anew.
+	snap.memo.drop()
+	progress, err := run.Advance(ctx, snap.book)
+	ended := outcome{again: progress.Pause}
+	ended.CurrentStage = progress.Name
+	switch {
+	case err != nil:
+		ended = failed(err)
+		ended.CurrentStage = progress.Name
+	case progress.Step == rollout.Fail:
+		ended.Kind, ended.Failure = status.Failed, failure.NewStalled(v1.ReasonHealthCheckFailed,
+			"stage %s: %s", progress.Name, progress.Health.FailedMessage()).InStage(progress.Name)
+	case progress.Step == rollout.Hold:
+		snap.memo.run, snap.memo.identity = run, identity
+		ended.Kind, ended.Failure = status.Failed, failure.NewWaiting(v1.ReasonHealthCheckTimedOut, progress.Pause,
+			"stage %s is not healthy within its timeout: %s", progress.Name, progress.Health.ProgressingMessage()).InStage(progress.Name)
+	case progress.Step == rollout.Wait:
+		snap.memo.run, snap.memo.identity = run, identity
+		ended.Kind = status.Progressing
+		ended.Message = fmt.Sprintf("stage %s waits for %s", progress.Name, progress.Health.ProgressingMessage())
+	default:
+		ended = r.finish(ctx, snap, run)
+	}
+	ended.Stages = run.Status(progress, ended.Kind == status.Failed)
+	return ended
+}
+
+// begin prepares a run: everything that is checked before the first write.
+func (r *Reconciler) begin(ctx context.Context, snap *snapshot, set *v1.StageSet, pinned pipeline.Pinned) (*release.Run, error) {
+	records := snap.book.Records()
+	cleared, err := r.Pipeline.Prepare(ctx, set, pinned, records)
+	if err != nil {
+		return nil, err
+	}
+	return release.New(cleared, r.stages(set, pinned), pipeline.Recorded(records), release.Options{
+		Clock:       r.Clock,
+		Concurrency: r.Options.ApplyConcurrency,
+		Selector:    pipeline.Owner(set).Selector(),
+		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
+	}), nil
+}
+
+// stages is what a run has to know of each stage.
+func (r *Reconciler) stages(set *v1.StageSet, pinned pipeline.Pinned) []release.Stage {
+	ids := pipeline.RecordIDs(set)
+	stages := make([]release.Stage, 0, len(ids))
+	for i, spec := range set.Spec.Stages {
+		stages = append(stages, release.Stage{
+			Record:    ids[i],
+			Prune:     spec.Prune == nil || *spec.Prune,
+			Timeout:   timeout(set, spec),
+			StartedAt: startedAt(set, spec.Name, pinned.Stages[i].Pin.Digest),
+			Checks:    checks(set, spec),
+		})
+	}
+	return stages
+}
+
+func timeout(set *v1.StageSet, stage v1.Stage) time.Duration {
+	for _, configured := range []*metav1.Duration{stage.Timeout, set.Spec.Timeout} {
+		if configured != nil {
+			return configured.Duration
+		}
+	}
+	return defaultTimeout
+}
+
+// startedAt is when an earlier process began the stage of the same run: a restart does not give it its timeout again.
+func startedAt(set *v1.StageSet, name, digest string) time.Time {
+	for _, stage := range set.Status.Stages {
+		if stage.Name != name || stage.Digest != digest || stage.StartedAt == nil {
+			continue
+		}
+		switch stage.Phase {
+		case v1.StageApplying, v1.StageVerifying, v1.StageHeld:
+			return stage.StartedAt.Time
+		}
+	}
+	return time.Time{}
+}
+
+// checks are a stage's ready checks with their namespaces filled in.
+func checks(set *v1.StageSet, stage v1.Stage) []v1.ReadyCheck {
+	if stage.ReadyChecks == nil {
+		return nil
+	}
+	filled := make([]v1.ReadyCheck, 0, len(stage.ReadyChecks.Checks))
+	for _, check := range stage.ReadyChecks.Checks {
+		switch {
+		case check.Namespace != "":
+		case stage.TargetNamespace != "":
+			check.Namespace = stage.TargetNamespace
+		default:
+			check.Namespace = set.Namespace
+		}
+		filled = append(filled, check)
+	}
+	return filled
+}
+
+// finish deletes what left the release and brings the inventories to what is.
+func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run) outcome {
+	leftovers := inventory.Leftovers(snap.book.Records(), run.Desired())
+	result := r.teardown(snap).Run(ctx, leftovers)
+	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {
+		return failed(err)
+	}
+	ended := outcome{orphans: orphans{keys: result.Orphans, why: "the account that applied them is gone"}}
+	if err := result.Failure(v1.ReasonPruneFailed); err != nil {
+		ended.Outcome = failed(err).Outcome
+		return ended
+	}
+	if len(result.Waiting) > 0 {
+		ended.Kind, ended.again = status.Progressing, pruningPause
+		ended.Message = "waits for the deletion of " + names(result.Waiting)
+		return ended
+	}
+	clear(snap.memo.deleting)
+	ended.Kind, ended.Message = status.Succeeded, succeeded(run)
+	return ended
+}

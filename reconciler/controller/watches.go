@@ -1,0 +1,178 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/inventory/store"
+)
+
+// Field indexes on StageSets: what wakes them.
+const (
+	indexSource     = "spec.stages.sourceRef"
+	indexDependency = "spec.dependsOn"
+)
+
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets/status,verbs=patch
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stageinventories,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;ocirepositories;buckets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller with its indexes and watches; concurrent is its number of workers. Sources are
+// watched with the reconciler's own identity, only to be woken: what is applied is read as the tenant. A kind of source
+// that the cluster does not serve is not watched.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, concurrent int) error {
+	indexes := mgr.GetFieldIndexer()
+	for field, extract := range map[string]client.IndexerFunc{indexSource: sourcesOf, indexDependency: dependenciesOf} {
+		if err := indexes.IndexField(ctx, &v1.StageSet{}, field, extract); err != nil {
+			return fmt.Errorf("index StageSets by %s: %w", field, err)
+		}
+	}
+	if err := indexes.IndexField(ctx, &v1.StageInventory{}, store.IndexStageSet, store.StageSetOf); err != nil {
+		return fmt.Errorf("index StageInventories by %s: %w", store.IndexStageSet, err)
+	}
+	build := ctrl.NewControllerManagedBy(mgr).
+		Named("stageset").
+		For(&v1.StageSet{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: wanted})).
+		Watches(&v1.StageSet{}, handler.EnqueueRequestsFromMapFunc(r.dependants), builder.WithPredicates(
+			predicate.Funcs{UpdateFunc: becameReady, CreateFunc: func(event.CreateEvent) bool { return false }})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
+	for kind, object := range sourceKinds() {
+		gvk := sourcev1.GroupVersion.WithKind(string(kind))
+		_, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			mgr.GetLogger().Info("kind of source is not served and not watched: restart after installing it", "kind", kind)
+			continue
+		case err != nil:
+			return fmt.Errorf("find out whether %s is served: %w", kind, err)
+		}
+		build.Watches(object, handler.EnqueueRequestsFromMapFunc(r.consumers(kind)),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: newArtifact}))
+	}
+	return build.Complete(r)
+}
+
+func sourceKinds() map[v1.SourceKind]client.Object {
+	return map[v1.SourceKind]client.Object{
+		v1.SourceKindExternalArtifact: &sourcev1.ExternalArtifact{},
+		v1.SourceKindGitRepository:    &sourcev1.GitRepository{},
+		v1.SourceKindOCIRepository:    &sourcev1.OCIRepository{},
+		v1.SourceKindBucket:           &sourcev1.Bucket{},
+	}
+}
+
+// wanted is true for updates that ask for a pass: spec, deletion, and the annotation that asks for one.
+func wanted(update event.UpdateEvent) bool {
+	return update.ObjectOld.GetGeneration() != update.ObjectNew.GetGeneration() ||
+		update.ObjectOld.GetDeletionTimestamp().IsZero() != update.ObjectNew.GetDeletionTimestamp().IsZero() ||
+		update.ObjectOld.GetAnnotations()[v1.AnnotationRequestedAt] !=
+			update.ObjectNew.GetAnnotations()[v1.AnnotationRequestedAt]
+}
+
+// becameReady is true for updates of a StageSet that those who depend on it wait for.
+func becameReady(update event.UpdateEvent) bool {
+	old, isOld := update.ObjectOld.(*v1.StageSet)
+	now, isNow := update.ObjectNew.(*v1.StageSet)
+	return isOld && isNow && (meta.IsStatusConditionTrue(old.Status.Conditions, v1.ConditionReady) !=
+		meta.IsStatusConditionTrue(now.Status.Conditions, v1.ConditionReady) ||
+		old.Status.ObservedGeneration != now.Status.ObservedGeneration ||
+		!equality.Semantic.DeepEqual(old.Status.LastAppliedRevisions, now.Status.LastAppliedRevisions))
+}
+
+// artifactHolder is what all sources have in common.
+type artifactHolder interface {
+	GetArtifact() *fluxmeta.Artifact
+}
+
+// newArtifact is true for updates of a source that change what a StageSet can get from it.
+func newArtifact(update event.UpdateEvent) bool {
+	old, isOld := update.ObjectOld.(artifactHolder)
+	now, isNow := update.ObjectNew.(artifactHolder)
+	if !isOld || !isNow {
+		return true
+	}
+	before, after := old.GetArtifact(), now.GetArtifact()
+	if before == nil || after == nil {
+		return before != after
+	}
+	return before.Digest != after.Digest || before.Revision != after.Revision || before.URL != after.URL
+}
+
+// sourcesOf are the values of indexSource: "<kind>/<namespace>/<name>" of every stage's source.
+func sourcesOf(obj client.Object) []string {
+	set := obj.(*v1.StageSet)
+	keys := make([]string, 0, len(set.Spec.Stages))
+	for _, stage := range set.Spec.Stages {
+		namespace := stage.SourceRef.Namespace
+		if namespace == "" {
+			namespace = set.Namespace
+		}
+		keys = append(keys, sourceKey(stage.SourceRef.Kind, namespace, stage.SourceRef.Name))
+	}
+	return keys
+}
+
+func sourceKey(kind v1.SourceKind, namespace, name string) string {
+	if kind == "" {
+		kind = v1.SourceKindExternalArtifact
+	}
+	return string(kind) + "/" + namespace + "/" + name
+}
+
+// dependenciesOf are the values of indexDependency: "<namespace>/<name>" of every StageSet in dependsOn.
+func dependenciesOf(obj client.Object) []string {
+	set := obj.(*v1.StageSet)
+	keys := make([]string, 0, len(set.Spec.DependsOn))
+	for _, dependency := range set.Spec.DependsOn {
+		namespace := dependency.Namespace
+		if namespace == "" {
+			namespace = set.Namespace
+		}
+		keys = append(keys, namespace+"/"+dependency.Name)
+	}
+	return keys
+}
+
+// consumers maps a source to the StageSets that use it, in whatever namespace they are.
+func (r *Reconciler) consumers(kind v1.SourceKind) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		return r.indexed(ctx, indexSource, sourceKey(kind, obj.GetNamespace(), obj.GetName()))
+	}
+}
+
+// dependants maps a StageSet to those that depend on it.
+func (r *Reconciler) dependants(ctx context.Context, obj client.Object) []reconcile.Request {
+	return r.indexed(ctx, indexDependency, obj.GetNamespace()+"/"+obj.GetName())
+}
+
+func (r *Reconciler) indexed(ctx context.Context, field, value string) []reconcile.Request {
+	var sets v1.StageSetList
+	if err := r.Client.List(ctx, &sets, client.MatchingFields{field: value}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot find the StageSets to wake", "field", field, "value", value)
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(sets.Items))
+	for i := range sets.Items {
+		name := types.NamespacedName{Namespace: sets.Items[i].Namespace, Name: sets.Items[i].Name}
+		requests = append(requests, reconcile.Request{NamespacedName: name})
+	}
+	return requests
+}

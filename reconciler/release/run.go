@@ -1,0 +1,184 @@
+// Package release carries a cleared release through its stages: write ahead, apply, look, and no further than what is
+// healthy. It never waits: what has to be waited for is in the Progress it returns, and the run goes on in a later pass. It
+// never deletes.
+package release
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/health"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/preflight"
+	"github.com/stageset/stageset/reconciler/rollout"
+)
+
+// Stage is what a run has to know of a stage besides its cleared objects.
+type Stage struct {
+	// Record is the inventory record that the stage is applied under.
+	Record inventory.ID
+	// Prune is the stage's prune.
+	Prune bool
+	// Timeout is how long the stage may take to become healthy.
+	Timeout time.Duration
+	// StartedAt is when an earlier process began this stage of the same run; zero if none did.
+	StartedAt time.Time
+	// Checks are the stage's ready checks, namespaces filled in.
+	Checks []v1.ReadyCheck
+}
+
+// Options are what a run needs from outside.
+type Options struct {
+	Clock clock.PassiveClock
+	// Concurrency bounds the requests that are under way at once.
+	Concurrency int
+	// Selector matches everything that the StageSet owns.
+	Selector labels.Selector
+	// BeforeWrite is called before the first write to a target; it may be called more than once.
+	BeforeWrite func(ctx context.Context) error
+}
+
+// Run is one release on its way through its stages. It is kept between passes for as long as spec and pins stay the same;
+// losing it loses nothing: the next pass finds out everything again. It is not safe for concurrent use.
+type Run struct {
+	options Options
+	cleared preflight.Cleared
+	stages  []*stage
+	// entries are the inventory entries of all objects of the release, as they are now.
+	entries map[inventory.Key]v1.InventoryEntry
+	resumed bool
+}
+
+// stage is a stage of the run with its progress.
+type stage struct {
+	Stage
+	cleared preflight.ClearedStage
+	state   rollout.Stage
+	written map[inventory.Key]bool
+	results map[inventory.Key]health.Result
+	checks  []checkResult
+	readyAt time.Time
+}
+
+// New is a run at its beginning. stages has an entry for each cleared stage; recorded are the entries of all inventories.
+func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v1.InventoryEntry, options Options) *Run {
+	run := &Run{options: options, cleared: cleared, entries: map[inventory.Key]v1.InventoryEntry{}}
+	for i, clearedStage := range cleared.Stages() {
+		next := &stage{
+			Stage:   stages[i],
+			cleared: clearedStage,
+			written: map[inventory.Key]bool{},
+			results: map[inventory.Key]health.Result{},
+			checks:  unlooked(stages[i].Checks),
+		}
+		next.state = rollout.Stage{
+			Name: clearedStage.Name(), Timeout: next.Timeout, StartedAt: next.StartedAt,
+		}
+		for _, object := range clearedStage.Objects() {
+			run.entries[object.Key()] = object.Entry(recorded)
+			if object.Changed() {
+				next.state.Remaining++
+				continue
+			}
+			next.results[object.Key()] = object.Health()
+		}
+		next.judge()
+		run.stages = append(run.stages, next)
+	}
+	return run
+}
+
+// judge derives the stage's health from the results of its objects and checks.
+func (s *stage) judge() {
+	s.state.Health, s.state.Barrier = health.Report{}, health.Report{}
+	for _, object := range s.cleared.Objects() {
+		result, known := s.results[object.Key()]
+		if !known {
+			continue
+		}
+		s.state.Health.Add(object.Key(), result)
+		if object.Key().Kind == "CustomResourceDefinition" {
+			s.state.Barrier.Add(object.Key(), result)
+		}
+	}
+	for _, check := range s.checks {
+		s.state.Health.Add(check.key, check.result)
+	}
+}
+
+// Progress is how far a pass came.
+type Progress struct {
+	rollout.Decision
+	// Stage is the name of the stage that the decision is about; empty for Done.
+	Name string
+	// Health is the health of that stage.
+	Health health.Report
+}
+
+// Advance carries the run on until it is done, has to wait, or fails. A *failure.Error from a write is returned with the
+// progress so far; the run must then be dropped.
+func (r *Run) Advance(ctx context.Context, book *store.Book) (Progress, error) {
+	looked := map[int]bool{}
+	for {
+		decision := rollout.Decide(r.options.Clock.Now(), r.states())
+		r.mark(decision.Stage)
+		switch {
+		case decision.Step == rollout.Write:
+			if err := r.write(ctx, book, r.stages[decision.Stage]); err != nil {
+				return r.progress(decision), err
+			}
+		case r.needsLook(decision, looked):
+			looked[decision.Stage] = true
+			if err := r.look(ctx, r.stages[decision.Stage]); err != nil {
+				return r.progress(decision), err
+			}
+		default:
+			r.resumed = true
+			return r.progress(decision), nil
+		}
+	}
+}
+
+// needsLook is true when a stage has to be waited for, or failed, by what an earlier pass saw, or has checks that were not
+// looked at.
+func (r *Run) needsLook(decision rollout.Decision, looked map[int]bool) bool {
+	if decision.Step == rollout.Done || looked[decision.Stage] {
+		return false
+	}
+	return r.resumed || len(r.stages[decision.Stage].checks) > 0
+}
+
+func (r *Run) states() []rollout.Stage {
+	states := make([]rollout.Stage, 0, len(r.stages))
+	for _, stage := range r.stages {
+		states = append(states, stage.state)
+	}
+	return states
+}
+
+// mark notes when stages are reached and left.
+func (r *Run) mark(current int) {
+	now := r.options.Clock.Now()
+	for index, stage := range r.stages {
+		if index <= current && stage.state.StartedAt.IsZero() {
+			stage.state.StartedAt = now
+		}
+		if index < current && stage.readyAt.IsZero() {
+			stage.readyAt = now
+		}
+	}
+}
+
+func (r *Run) progress(decision rollout.Decision) Progress {
+	progress := Progress{Decision: decision}
+	if decision.Stage < len(r.stages) {
+		progress.Name = r.stages[decision.Stage].state.Name
+		progress.Health = r.stages[decision.Stage].state.Health
+	}
+	return progress
+}

@@ -1,0 +1,112 @@
+package release
+
+import (
+	"context"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/apply"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/inventory/store"
+)
+
+// write writes what remains of a stage. The inventory is written before, with everything that may come to exist, and
+// after, with what the API server answered; also when the apply fails half-way.
+func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
+	if err := r.options.BeforeWrite(ctx); err != nil {
+		return err
+	}
+	record := r.header(book.Record(stage.Record), stage)
+	record = record.Ahead(r.entriesOf(stage))
+	if err := book.Save(ctx, record); err != nil {
+		return err
+	}
+	set, applyErr := apply.Stage(ctx, r.cleared, stage.cleared, apply.Options{
+		Concurrency: r.options.Concurrency, Done: stage.written,
+	})
+	for _, change := range set.Changes {
+		stage.written[change.Key] = true
+		stage.results[change.Key] = change.Health
+		r.entries[change.Key] = change.Entry
+		record.Entries[change.Key] = change.Entry
+	}
+	stage.state.Remaining = set.Remaining
+	stage.judge()
+	if err := book.Save(ctx, record); err != nil {
+		return err
+	}
+	return applyErr
+}
+
+// header fills in what a record says about its stage.
+func (r *Run) header(record inventory.Record, of *stage) inventory.Record {
+	record = record.Clone()
+	record.Prune = of.Prune
+	for position, stage := range r.stages {
+		if stage == of {
+			record.Position = int32(position)
+		}
+	}
+	return record
+}
+
+func (r *Run) entriesOf(stage *stage) []v1.InventoryEntry {
+	entries := make([]v1.InventoryEntry, 0, len(stage.cleared.Objects()))
+	for _, object := range stage.cleared.Objects() {
+		entries = append(entries, r.entries[object.Key()])
+	}
+	return entries
+}
+
+// Desired is the set of keys of all objects of the release.
+func (r *Run) Desired() map[inventory.Key]bool {
+	desired := make(map[inventory.Key]bool, len(r.entries))
+	for key := range r.entries {
+		desired[key] = true
+	}
+	return desired
+}
+
+// Settle brings the inventories to what is: each stage's own objects, and of everything else what is in unseen, because
+// it was not yet seen gone. Records that hold nothing any more are removed. What is already stored costs no request.
+func (r *Run) Settle(ctx context.Context, book *store.Book, unseen map[inventory.Key]bool) error {
+	current := map[inventory.ID]bool{}
+	owner := map[inventory.Key]inventory.ID{}
+	for _, stage := range r.stages {
+		current[stage.Record] = true
+		for _, object := range stage.cleared.Objects() {
+			owner[object.Key()] = stage.Record
+		}
+	}
+	for _, record := range inventory.Shrink(book.Records(), owner, unseen) {
+		if !current[record.ID()] {
+			if err := settleFormer(ctx, book, record); err != nil {
+				return err
+			}
+		}
+	}
+	for _, stage := range r.stages {
+		record := inventory.Shrink([]inventory.Record{book.Record(stage.Record)}, owner, unseen)[0]
+		record = r.header(record, stage).Ahead(nil)
+		for _, entry := range r.entriesOf(stage) {
+			record.Entries[inventory.EntryKey(entry)] = entry
+		}
+		if len(record.Entries) == 0 {
+			if err := book.Drop(ctx, record.ID()); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := book.Save(ctx, record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleFormer saves or removes the record of a stage or account that the StageSet no longer has.
+func settleFormer(ctx context.Context, book *store.Book, record inventory.Record) error {
+	if len(record.Entries) == 0 {
+		return book.Drop(ctx, record.ID())
+	}
+	return book.Save(ctx, record)
+}

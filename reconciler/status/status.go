@@ -1,0 +1,216 @@
+// Package status turns the outcome of a pass into the status of a StageSet. It is pure: it never writes, reads no clock, and
+// Ready is always derived, never set by hand.
+package status
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
+)
+
+// Kind is how a pass ended.
+type Kind int
+
+const (
+	// Succeeded: everything is applied, healthy and pruned.
+	Succeeded Kind = iota
+	// Progressing: the run waits for something of its own.
+	Progressing
+	// Suspended: spec.suspend is set.
+	Suspended
+	// Failed: the pass ended in Outcome.Failure.
+	Failed
+)
+
+// Outcome is what a pass found out.
+type Outcome struct {
+	Kind Kind
+	// Failure is the failure of a Failed pass.
+	Failure *failure.Error
+	// Message says what a Progressing run waits for, or what a Succeeded one did.
+	Message string
+	// Stages are the stages of the run; nil when the pass did not come as far as a run.
+	Stages []v1.StageStatus
+	// CurrentStage is the stage that the run is at.
+	CurrentStage string
+	// Revisions maps namespace/name of each source to the revision of the run; nil when the sources are not pinned.
+	Revisions map[string]string
+}
+
+// Next is the status after a pass. It is equal to the old one when nothing changed, so that an idle pass writes nothing.
+func Next(set *v1.StageSet, outcome Outcome, now time.Time) v1.StageSetStatus {
+	next := *set.Status.DeepCopy()
+	next.ObservedGeneration = set.Generation
+	if requested, asked := set.Annotations[v1.AnnotationRequestedAt]; asked {
+		next.LastHandledReconcileAt = requested
+	}
+	if outcome.Revisions != nil {
+		next.LastAttemptedRevisions = maps.Clone(outcome.Revisions)
+	}
+	if outcome.Stages != nil {
+		next.Stages = keepTimes(set.Status.Stages, outcome.Stages)
+	}
+	next.CurrentStage = outcome.CurrentStage
+	if outcome.Kind == Succeeded {
+		next.LastAppliedRevisions = maps.Clone(outcome.Revisions)
+		next.Revision = Short(outcome.Revisions)
+	}
+	conditions{set: set, next: &next, now: metav1.NewTime(now.Truncate(time.Second))}.derive(outcome)
+	return next
+}
+
+// keepTimes keeps the times of stages that the run found as an earlier one had left them: an idle pass starts nothing.
+func keepTimes(old, current []v1.StageStatus) []v1.StageStatus {
+	current = slices.Clone(current)
+	for i := range current {
+		stage := &current[i]
+		at := slices.IndexFunc(old, func(s v1.StageStatus) bool { return s.Name == stage.Name })
+		if at < 0 || old[at].Digest != stage.Digest {
+			continue
+		}
+		if stage.Phase == v1.StageReady && old[at].Phase == v1.StageReady {
+			stage.StartedAt, stage.ReadyAt = old[at].StartedAt, old[at].ReadyAt
+		}
+	}
+	return current
+}
+
+// conditions derives the conditions of one status.
+type conditions struct {
+	set  *v1.StageSet
+	next *v1.StageSetStatus
+	now  metav1.Time
+}
+
+func (c conditions) derive(outcome Outcome) {
+	switch outcome.Kind {
+	case Succeeded:
+		c.ready(metav1.ConditionTrue, v1.ReasonSucceeded, outcome.Message)
+		c.remove(v1.ConditionReconciling, v1.ConditionStalled)
+	case Progressing:
+		c.ready(metav1.ConditionUnknown, v1.ReasonProgressing, outcome.Message)
+		c.present(v1.ConditionReconciling, v1.ReasonProgressing, outcome.Message)
+		c.remove(v1.ConditionStalled)
+	case Suspended:
+		c.held(v1.ReasonSuspended, "spec.suspend is set: nothing is applied")
+		c.remove(v1.ConditionReconciling, v1.ConditionStalled)
+	case Failed:
+		c.failed(outcome.Failure)
+	}
+}
+
+func (c conditions) failed(failed *failure.Error) {
+	message := failed.Error()
+	if waitsForOthers(failed) {
+		c.held(failed.Reason, message)
+	} else {
+		c.ready(metav1.ConditionFalse, failed.Reason, c.stillRunning(message))
+	}
+	if failed.Kind == failure.Stalled {
+		c.present(v1.ConditionStalled, failed.Reason, message)
+		c.remove(v1.ConditionReconciling)
+		return
+	}
+	c.present(v1.ConditionReconciling, failed.Reason, message)
+	c.remove(v1.ConditionStalled)
+}
+
+// waitsForOthers is true for what holds a new release without anything being wrong with the StageSet itself.
+func waitsForOthers(failed *failure.Error) bool {
+	switch failed.Reason {
+	case v1.ReasonDependencyNotReady, v1.ReasonSourceNotReady, v1.ReasonSourceNotFound:
+		return failed.Kind == failure.Waiting
+	}
+	return false
+}
+
+// held keeps Ready=True where a release runs and is healthy, and says what is held. The condition then keeps the
+// generation that it was earned at, so that nobody takes the new spec for applied.
+func (c conditions) held(reason, message string) {
+	old := meta.FindStatusCondition(c.set.Status.Conditions, v1.ConditionReady)
+	if old == nil || old.Status != metav1.ConditionTrue {
+		c.ready(metav1.ConditionFalse, reason, c.stillRunning(message))
+		return
+	}
+	c.condition(metav1.Condition{
+		Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: reason,
+		Message: c.stillRunning(message), ObservedGeneration: old.ObservedGeneration,
+	})
+}
+
+func (c conditions) stillRunning(message string) string {
+	if c.set.Status.Revision == "" {
+		return message
+	}
+	return message + "; still running " + c.set.Status.Revision
+}
+
+func (c conditions) ready(status metav1.ConditionStatus, reason, message string) {
+	c.condition(metav1.Condition{
+		Type: v1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: c.set.Generation,
+	})
+}
+
+// present sets a condition that is only there when it is true.
+func (c conditions) present(kind, reason, message string) {
+	c.condition(metav1.Condition{
+		Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: c.set.Generation,
+	})
+}
+
+func (c conditions) condition(condition metav1.Condition) {
+	condition.Message = Truncate(condition.Message)
+	condition.LastTransitionTime = c.now
+	meta.SetStatusCondition(&c.next.Conditions, condition)
+}
+
+func (c conditions) remove(kinds ...string) {
+	for _, kind := range kinds {
+		meta.RemoveStatusCondition(&c.next.Conditions, kind)
+	}
+}
+
+// maxMessage is the longest message, in bytes.
+const maxMessage = 8 << 10
+
+// Truncate cuts a message to 8 KiB on a rune border and shows that it did.
+func Truncate(message string) string {
+	const ellipsis = "…"
+	if len(message) <= maxMessage {
+		return message
+	}
+	cut := maxMessage - len(ellipsis)
+	for cut > 0 && !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + ellipsis
+}
+
+// Short is the short form of revisions for a printer column: each once, hashes cut to eight digits.
+func Short(revisions map[string]string) string {
+	var short []string
+	for _, source := range slices.Sorted(maps.Keys(revisions)) {
+		if revision := shorten(revisions[source]); !slices.Contains(short, revision) {
+			short = append(short, revision)
+		}
+	}
+	return strings.Join(short, ",")
+}
+
+// shorten cuts the hash of a Flux revision, <name>@<algorithm>:<hash>.
+func shorten(revision string) string {
+	const digits = 8
+	at := strings.LastIndexByte(revision, ':')
+	if at < 0 || len(revision)-at-1 <= digits {
+		return revision
+	}
+	return revision[:at+1+digits]
+}
