@@ -66,9 +66,12 @@ func controllerManagerCommand(d *directory) []string {
 		"--controllers=*",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + d.file(accountKey),
-		"--root-ca-file=" + d.file(servingCertificate),
+		"--root-ca-file=" + d.file(authority),
 		"--leader-elect=false",
 		"--secure-port=0",
+		// The default of 20 a second makes a start wait for seconds, and a test for Pods.
+		"--kube-api-qps=1000",
+		"--kube-api-burst=1000",
 	}
 }
 
@@ -78,5 +81,7 @@ func schedulerCommand(d *directory) []string {
 		"--kubeconfig=" + d.file("scheduler.kubeconfig"),
 		"--leader-elect=false",
 		"--secure-port=0",
+		"--kube-api-qps=1000",
+		"--kube-api-burst=1000",
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 // Files of the directory that hold keys and tokens.
 const (
+	authority          = "keys/ca.crt"
 	servingCertificate = "keys/apiserver.crt"
 	servingKey         = "keys/apiserver.key"
 	accountKey         = "keys/service-account.key"
@@ -40,22 +41,26 @@ var groups = map[string]string{
 
 // credentials are what clients need to speak to the apiserver.
 type credentials struct {
-	certificate []byte            // PEM, trusted by every client
-	tokens      map[string]string // by user
+	authority []byte            // PEM, trusted by every client
+	tokens    map[string]string // by user
 }
 
 // loadCredentials reads what an earlier start made, and makes what is missing.
 func loadCredentials(d *directory) (credentials, error) {
-	certificate, err := d.once(servingCertificate, func() ([]byte, error) {
+	chain, err := d.once(servingCertificate, func() ([]byte, error) {
 		names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-		certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{serviceIP}, names)
+		chain, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{serviceIP}, names)
 		if err != nil {
 			return nil, err
 		}
-		return certificate, d.write(servingKey, key)
+		return chain, d.write(servingKey, key)
 	})
 	if err != nil {
 		return credentials{}, fmt.Errorf("the apiserver's certificate: %w", err)
+	}
+	issuer, err := d.once(authority, func() ([]byte, error) { return issuerOf(chain) })
+	if err != nil {
+		return credentials{}, fmt.Errorf("the issuer of the apiserver's certificate: %w", err)
 	}
 	if _, err := d.once(accountKey, keyutil.MakeEllipticPrivateKeyPEM); err != nil {
 		return credentials{}, fmt.Errorf("the key of service account tokens: %w", err)
@@ -68,7 +73,16 @@ func loadCredentials(d *directory) (credentials, error) {
 	if err != nil {
 		return credentials{}, fmt.Errorf("%s: %w", d.file(tokenFile), err)
 	}
-	return credentials{certificate: certificate, tokens: tokens}, nil
+	return credentials{authority: issuer, tokens: tokens}, nil
+}
+
+// issuerOf is the last certificate of a chain: what Kubernetes distributes as trusted may only be authorities.
+func issuerOf(chain []byte) ([]byte, error) {
+	certificates, err := certutil.ParseCertsPEM(chain)
+	if err != nil {
+		return nil, err
+	}
+	return certutil.EncodeCertificates(certificates[len(certificates)-1])
 }
 
 // makeTokens writes the apiserver's format: token, user, UID, groups.
@@ -108,7 +122,7 @@ func (c credentials) writeKubeconfig(path, user string, port int) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["controlplane"] = &clientcmdapi.Cluster{
 		Server:                   server(port),
-		CertificateAuthorityData: c.certificate,
+		CertificateAuthorityData: c.authority,
 	}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: c.tokens[user]}
 	config.Contexts["controlplane"] = &clientcmdapi.Context{Cluster: "controlplane", AuthInfo: user}
@@ -121,7 +135,7 @@ func (c credentials) admin(port int) *rest.Config {
 	return &rest.Config{
 		Host:            server(port),
 		BearerToken:     c.tokens[userAdmin],
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.certificate},
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority},
 		QPS:             -1,
 	}
 }

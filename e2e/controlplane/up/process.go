@@ -116,6 +116,13 @@ func (g *group) await(ctx context.Context, what string, check func(context.Conte
 	return nil
 }
 
+// kill lets no child finish what it does: without one of them the others would wait for it in vain.
+func (g *group) kill() {
+	for _, c := range g.children {
+		_ = c.cmd.Process.Kill() // fails only if it is gone already
+	}
+}
+
 // stop ends the children, the last started first, so that each can still say goodbye to those it depends on.
 func (g *group) stop() {
 	for _, c := range slices.Backward(g.children) {

@@ -50,6 +50,7 @@ func run(ctx context.Context, opts options, stdin io.Reader, stdout io.Writer) e
 	if errors.Is(err, context.Canceled) || errors.Is(err, errInputEnded) {
 		return nil
 	}
+	c.group.kill()
 	return err
 }
 
