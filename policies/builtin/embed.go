@@ -1,18 +1,127 @@
-// Package builtin holds the rules that the product ships with, as StageSetPolicies with their own tests. It never evaluates
-// anything itself, and has no rule that an admin could not have written.
+// Package builtin holds the rules that the product ships with, as StageSetPolicies with their own tests, and applies the
+// policy config to them. It never evaluates anything itself, and has no rule that an admin could not have written.
 package builtin
 
 import (
 	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 )
 
-// Policies are the built-in policies, sorted by name, as they are when no config changes them.
-func Policies() []v1alpha1.StageSetPolicy { return nil }
+// defaultServiceAccount is the policy that has parameters of the config.
+const defaultServiceAccount = "default-service-account"
 
-// Compile compiles the built-in policies as config sets them.
-func Compile(ctx context.Context, _ policies.Config) (*policies.Set, error) {
-	return policies.Compile(ctx, Policies(), policies.Options{})
+//go:embed *.yaml
+var files embed.FS
+
+var parsed = sync.OnceValues(func() ([]v1alpha1.StageSetPolicy, error) {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	list := make([]v1alpha1.StageSetPolicy, len(entries))
+	for i, entry := range entries {
+		text, err := files.ReadFile(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.UnmarshalStrict(text, &list[i]); err != nil {
+			return nil, fmt.Errorf("built-in policy %s: %w", entry.Name(), err)
+		}
+	}
+	slices.SortFunc(list, func(a, b v1alpha1.StageSetPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+})
+
+// Policies are the built-in policies, sorted by name, as they are when no config changes them.
+func Policies() ([]v1alpha1.StageSetPolicy, error) {
+	list, err := parsed()
+	if err != nil {
+		return nil, err
+	}
+	copies := make([]v1alpha1.StageSetPolicy, len(list))
+	for i := range list {
+		list[i].DeepCopyInto(&copies[i])
+	}
+	return copies, nil
+}
+
+// Compile compiles the built-in policies as config sets them. It is an error if config names a rule that does not exist, or
+// sets one to what it cannot be.
+func Compile(ctx context.Context, config policies.Config) (*policies.Set, error) {
+	list, err := Policies()
+	if err != nil {
+		return nil, err
+	}
+	list, err = configure(list, config)
+	if err != nil {
+		return nil, fmt.Errorf("policy config: %w", err)
+	}
+	return policies.Compile(ctx, list, policies.Options{
+		PlatformNamespaces: config.PlatformNamespaces,
+		Params: map[string]map[string]any{
+			defaultServiceAccount: {
+				"defaultServiceAccount": config.DefaultServiceAccount,
+				"trustNamespaceKeys":    config.TrustNamespaceKeys,
+			},
+		},
+	})
+}
+
+// configure is list as the switches of config set it.
+func configure(list []v1alpha1.StageSetPolicy, config policies.Config) ([]v1alpha1.StageSetPolicy, error) {
+	var enabled []v1alpha1.StageSetPolicy
+	var invalid []error
+	known := map[string]bool{}
+	for i := range list {
+		known[list[i].Name] = true
+		setting, ok := config.Rules[list[i].Name]
+		if ok {
+			invalid = append(invalid, apply(&list[i], setting))
+		}
+		if setting != policies.SwitchOff {
+			enabled = append(enabled, list[i])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(config.Rules)) {
+		if !known[name] {
+			invalid = append(invalid, fmt.Errorf("rules: there is no rule %q; there are %s", name, names(list)))
+		}
+	}
+	return enabled, errors.Join(invalid...)
+}
+
+// apply sets the actions of policy.
+func apply(policy *v1alpha1.StageSetPolicy, setting policies.Switch) error {
+	if setting == policies.SwitchOff {
+		return nil
+	}
+	fillsIn := len(policy.Spec.Validations) == 0
+	switch {
+	case fillsIn && setting != policies.SwitchOn:
+		return fmt.Errorf("rules.%s: it fills in defaults, so it is On or Off, not %s", policy.Name, setting)
+	case !fillsIn && setting == policies.SwitchOn:
+		return fmt.Errorf("rules.%s: it refuses, so it is Deny, Warn, Audit or Off, not %s", policy.Name, setting)
+	case !fillsIn:
+		policy.Spec.ValidationActions = []v1alpha1.ValidationAction{v1alpha1.ValidationAction(setting)}
+	}
+	return nil
+}
+
+func names(list []v1alpha1.StageSetPolicy) string {
+	all := make([]string, 0, len(list))
+	for i := range list {
+		all = append(all, list[i].Name)
+	}
+	return strings.Join(all, ", ")
 }

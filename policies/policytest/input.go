@@ -1,0 +1,164 @@
+package policytest
+
+import (
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/internal/schema"
+)
+
+// What a test has if it does not say.
+const (
+	defaultNamespace = "tenant"
+	defaultUser      = "somebody"
+)
+
+// input is what a test asks.
+func input(test *v1alpha1.PolicyTest) (policies.Input, error) {
+	var in policies.Input
+	var err error
+	if in.Namespace, err = namespace(test); err != nil {
+		return in, err
+	}
+	if in.Object, err = stageSet("object", test.Object, in.Namespace.Name); err != nil {
+		return in, err
+	}
+	if in.OldObject, err = stageSet("oldObject", test.OldObject, in.Namespace.Name); err != nil {
+		return in, err
+	}
+	in.Request = request(test, in)
+	return in, fits(in)
+}
+
+// fits tells whether the objects are those that the operation has.
+func fits(in policies.Input) error {
+	operation := in.Request.Operation
+	needsObject, needsOld := operation != admissionv1.Delete, operation != admissionv1.Create
+	switch {
+	case needsObject != (in.Object != nil):
+		return fmt.Errorf("object: a %s has %s", operation, oneOrNone(needsObject))
+	case needsOld != (in.OldObject != nil):
+		return fmt.Errorf("oldObject: a %s has %s", operation, oneOrNone(needsOld))
+	default:
+		return nil
+	}
+}
+
+func oneOrNone(one bool) string {
+	if one {
+		return "one"
+	}
+	return "none"
+}
+
+func request(test *v1alpha1.PolicyTest, in policies.Input) *admissionv1.AdmissionRequest {
+	kind := metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Kind: "StageSet"}
+	resource := metav1.GroupVersionResource{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Resource: "stagesets"}
+	made := &admissionv1.AdmissionRequest{
+		Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
+		Namespace: in.Namespace.Name, Operation: admissionv1.Operation(test.Operation), DryRun: ptr.To(false),
+		UserInfo: authenticationv1.UserInfo{Username: defaultUser},
+	}
+	if test.User != nil {
+		made.UserInfo = *test.User
+	}
+	for _, object := range []*unstructured.Unstructured{in.OldObject, in.Object} {
+		if object != nil {
+			made.Name = object.GetName()
+		}
+	}
+	if made.Operation == "" {
+		made.Operation = admissionv1.Create
+		if in.OldObject != nil {
+			made.Operation = admissionv1.Update
+		}
+	}
+	return made
+}
+
+// namespace is the Namespace of a test, with the label that the API server gives every Namespace.
+func namespace(test *v1alpha1.PolicyTest) (*corev1.Namespace, error) {
+	fields, err := decode("namespace", test.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	made := &corev1.Namespace{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(fields, made, true); err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	if made.Name == "" {
+		made.Name = namespaceName(test)
+	}
+	if made.Labels == nil {
+		made.Labels = map[string]string{}
+	}
+	made.Labels[corev1.LabelMetadataName] = made.Name
+	return made, nil
+}
+
+// namespaceName is the name of the namespace of a test: that of its Namespace, or of one of its objects. What cannot be
+// decoded is reported where it is used.
+func namespaceName(test *v1alpha1.PolicyTest) string {
+	if fields, err := decode("namespace", test.Namespace); err == nil {
+		if name, _, _ := unstructured.NestedString(fields, "metadata", "name"); name != "" {
+			return name
+		}
+	}
+	for _, raw := range []*runtime.RawExtension{test.Object, test.OldObject} {
+		if fields, err := decode("object", raw); err == nil {
+			if name, _, _ := unstructured.NestedString(fields, "metadata", "namespace"); name != "" {
+				return name
+			}
+		}
+	}
+	return defaultNamespace
+}
+
+// stageSet is the StageSet raw in the namespace, or nil. A field that StageSets do not have is an error: a test with a
+// misspelt field would pass for the wrong reason.
+func stageSet(field string, raw *runtime.RawExtension, namespace string) (*unstructured.Unstructured, error) {
+	fields, err := decode(field, raw)
+	if err != nil || fields == nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	object.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
+	switch object.GetNamespace() {
+	case "":
+		object.SetNamespace(namespace)
+	case namespace:
+	default:
+		return nil, fmt.Errorf("%s: metadata.namespace is %s, but the namespace is %s", field, object.GetNamespace(), namespace)
+	}
+	converter, err := schema.Converter()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := converter.ObjectToTyped(object); err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return object, nil
+}
+
+// decode is the object raw; nil if there is none.
+func decode(field string, raw *runtime.RawExtension) (map[string]any, error) {
+	if raw == nil || len(raw.Raw) == 0 || string(raw.Raw) == "null" {
+		return nil, nil
+	}
+	var fields map[string]any
+	if err := utiljson.Unmarshal(raw.Raw, &fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return fields, nil
+}
