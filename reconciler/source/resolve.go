@@ -3,13 +3,24 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 )
+
+// group is the API group of Flux's sources.
+const group = "source.toolkit.fluxcd.io"
+
+// maxQuoted bounds how much of another object's message goes into ours.
+const maxQuoted = 512
 
 // Reader reads one object as the tenant. Its errors are those of the API server, or a failure.Error of its own, which is
 // passed on as it is. If it also has the method Identity() string, messages name that account.
@@ -35,7 +46,14 @@ type Pin struct {
 	Size int64
 }
 
-// Resolver pins artifacts.
+// String names the source, as in messages.
+func (p Pin) String() string { return describe(p.Kind, p.Namespace, p.Name) }
+
+func describe(kind v1.SourceKind, namespace, name string) string {
+	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
+}
+
+// Resolver pins artifacts. It is safe for concurrent use.
 type Resolver struct {
 	hosts Hosts
 }
@@ -44,7 +62,145 @@ type Resolver struct {
 func NewResolver(hosts Hosts) *Resolver { return &Resolver{hosts: hosts} }
 
 // Resolve reads the source that ref names and pins its artifact. defaultNamespace is the namespace of a reference that
-// names none.
+// names none. As in Flux, an artifact counts as long as it is in the status, also while the source is not Ready or its
+// status is of an earlier generation: what was fetched last is what runs.
+//
+// Failures are failure.Errors: SourceNotFound and SourceNotReady wait for the source, AccessDenied names account and
+// permission, ArtifactFailed says what in the status is refused.
 func (r *Resolver) Resolve(ctx context.Context, reader Reader, ref v1.SourceReference, defaultNamespace string) (Pin, error) {
-	return Pin{}, errors.New("not implemented")
+	pin := Pin{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	if pin.Kind == "" {
+		pin.Kind = v1.SourceKindExternalArtifact
+	}
+	if pin.Namespace == "" {
+		pin.Namespace = defaultNamespace
+	}
+	gvk, err := kindOf(ref, pin.Kind)
+	if err != nil {
+		return Pin{}, err
+	}
+	object, err := reader.Get(ctx, gvk, pin.Namespace, pin.Name)
+	if err != nil {
+		return Pin{}, readFailure(err, reader, gvk, pin)
+	}
+	pin.UID = object.GetUID()
+	return r.pinArtifact(pin, object)
+}
+
+func kindOf(ref v1.SourceReference, kind v1.SourceKind) (schema.GroupVersionKind, error) {
+	version := schema.GroupVersion{Group: group, Version: "v1"}
+	if ref.APIVersion != "" && ref.APIVersion != version.String() {
+		return schema.GroupVersionKind{}, failure.NewStalled(v1.ReasonInvalidSpec,
+			"sourceRef %s: apiVersion %q is not %s", ref.Name, ref.APIVersion, version)
+	}
+	switch kind {
+	case v1.SourceKindExternalArtifact, v1.SourceKindGitRepository, v1.SourceKindOCIRepository, v1.SourceKindBucket:
+		return version.WithKind(string(kind)), nil
+	default:
+		return schema.GroupVersionKind{}, failure.NewStalled(v1.ReasonInvalidSpec,
+			"sourceRef %s: kind %q is none of ExternalArtifact, GitRepository, OCIRepository, Bucket", ref.Name, kind)
+	}
+}
+
+// readFailure maps an error of the Reader.
+func readFailure(err error, reader Reader, gvk schema.GroupVersionKind, pin Pin) error {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	switch {
+	case errors.As(err, new(*failure.Error)):
+		return err
+	case meta.IsNoMatchError(err) || isUnknownResource(err):
+		return failure.NewWaiting(v1.ReasonSourceNotFound, 0, "%s: the cluster does not serve %s of %s; is Flux installed?",
+			pin, gvk.Kind, gvk.GroupVersion())
+	case apierrors.IsNotFound(err):
+		return failure.NewWaiting(v1.ReasonSourceNotFound, 0, "%s does not exist", pin)
+	case apierrors.IsForbidden(err):
+		return failure.NewStalled(v1.ReasonAccessDenied,
+			"%s may not read %s: grant it get on %s named %s in namespace %s",
+			identity(reader), pin, plural.GroupResource(), pin.Name, pin.Namespace)
+	default:
+		return failure.NewTransient(v1.ReasonSourceNotReady, "%s cannot be read: %w", pin, err)
+	}
+}
+
+// isUnknownResource tells the 404 for a resource that is not served from the 404 for an object that does not exist: only
+// the latter names the object.
+func isUnknownResource(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == ""
+}
+
+// identity is whom reader reads as.
+func identity(reader Reader) string {
+	if named, ok := reader.(interface{ Identity() string }); ok {
+		return named.Identity()
+	}
+	return "the stage's account"
+}
+
+// pinArtifact completes pin from the status of its source.
+func (r *Resolver) pinArtifact(pin Pin, object *unstructured.Unstructured) (Pin, error) {
+	artifact, found, err := unstructured.NestedMap(object.Object, "status", "artifact")
+	if err != nil || !found || len(artifact) == 0 {
+		return Pin{}, failure.NewWaiting(v1.ReasonSourceNotReady, 0, "%s has no artifact: %s", pin, readiness(object))
+	}
+	refuse := func(format string, args ...any) (Pin, error) {
+		return Pin{}, failure.NewStalled(v1.ReasonArtifactFailed, "the artifact in the status of %s is refused: %w",
+			pin, fmt.Errorf(format, args...))
+	}
+	pin.URL, _, _ = unstructured.NestedString(artifact, "url")
+	if err := r.hosts.checkArtifactURL(pin.URL, pin.Kind, pin.Namespace, pin.Name); err != nil {
+		return refuse("of its url, %w", err)
+	}
+	text, _, _ := unstructured.NestedString(artifact, "digest")
+	sum, err := parseDigest(text)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	pin.Digest = sum.String()
+	pin.Revision, _, _ = unstructured.NestedString(artifact, "revision")
+	if pin.Revision == "" {
+		return refuse("it has no revision")
+	}
+	pin.Size, _, _ = unstructured.NestedInt64(artifact, "size")
+	if pin.Size < 0 || pin.Size > MaxDownload {
+		return refuse("its size is %d bytes; at most %d are accepted", pin.Size, int64(MaxDownload))
+	}
+	return pin, nil
+}
+
+// readiness is what a source says about itself.
+func readiness(object *unstructured.Unstructured) string {
+	if suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend"); suspended {
+		return "it is suspended"
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		condition, ok := item.(map[string]any)
+		if !ok || condition["type"] != v1.ConditionReady {
+			continue
+		}
+		message, _, _ := unstructured.NestedString(condition, "message")
+		reason, _, _ := unstructured.NestedString(condition, "reason")
+		if message != "" {
+			return quoted(fmt.Sprintf("%s: %s", reason, message))
+		}
+	}
+	return "it does not say why"
+}
+
+// quoted is another object's text as part of a message of ours: on one line, and bounded on a rune border.
+func quoted(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if len(text) <= maxQuoted {
+		return text
+	}
+	cut := maxQuoted
+	for cut > 0 && text[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return text[:cut] + "…"
 }
