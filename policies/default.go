@@ -17,9 +17,9 @@ import (
 // maxPatchGrowth bounds, in bytes, what the copy operations of a JSON Patch may add to a StageSet.
 const maxPatchGrowth = 1 << 20
 
-// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, and in which the annotation
-// stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it, by name, filled in. Doing it
-// twice is the same as doing it once. Default is nil without an object.
+// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, and in which the
+// annotation stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it, by name, filled
+// in. Doing it twice is the same as doing it once. Default is nil without an object.
 //
 // The copy is usable also when the error is not nil: the error has a line for each policy that could not be evaluated and
 // does not ignore that, which then has set nothing; all others have.
@@ -38,9 +38,8 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 	// Claims are verified by defaulting once more, which costs the same again.
 	d := &defaulter{question: q, policies: candidates, evaluation: celenv.NewEvaluation(ctx, s.values(q), 2*len(candidates))}
 	result, filled, err := d.run(ctx, in.Object)
-	verified, failed := d.verify(ctx, result, claims, filled)
-	maps.Copy(filled, verified)
-	return annotate(result, filled), errors.Join(err, failed)
+	maps.Copy(filled, d.verify(ctx, result, claims, filled))
+	return annotate(result, filled), err
 }
 
 // defaulter applies the mutations of policies to versions of one object.
@@ -51,7 +50,9 @@ type defaulter struct {
 }
 
 // run is object with what all policies fill in, and which policy filled in which field.
-func (d *defaulter) run(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, claimSet, error) {
+func (d *defaulter) run(ctx context.Context, object *unstructured.Unstructured) (
+	*unstructured.Unstructured, claimSet, error,
+) {
 	current, filled := object.DeepCopy(), claimSet{}
 	var failures []error
 	for _, p := range d.policies {

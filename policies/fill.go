@@ -30,7 +30,8 @@ func fill(object, proposed *unstructured.Unstructured) (*unstructured.Unstructur
 	}
 	current, err := converter.ObjectToTyped(object, typed.AllowDuplicates)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the object is not a StageSet: %w", err)
+		// Defaults come before the API server looks at the schema, which says better what is wrong.
+		return object, nil, nil
 	}
 	current, err = withoutEmpty(current, offered)
 	if err != nil {
@@ -88,7 +89,7 @@ func declared(v *typed.TypedValue, path fieldpath.Path) bool {
 	return named
 }
 
-// additions are the paths of the fields that merged has and current has not, if those are fields that a mutation may fill in.
+// additions are the paths of the fields that merged has and current has not, if a mutation may fill in all of them.
 func additions(current, merged *typed.TypedValue) ([]string, error) {
 	different, err := current.Compare(merged)
 	if err != nil {

@@ -43,7 +43,11 @@ type question struct {
 func newQuestion(in Input) question {
 	q := question{Input: in, request: in.Request, stored: in.Request == nil, namespace: in.namespaceName()}
 	if q.stored {
-		q.request = storedRequest(in.Object, q.namespace)
+		name := ""
+		if in.Object != nil {
+			name = in.Object.GetName()
+		}
+		q.request = NewRequest(admissionv1.Create, q.namespace, name)
 	}
 	if q.request.Operation == admissionv1.Update && in.Object != nil && in.OldObject != nil {
 		q.specUnchanged = equality.Semantic.DeepEqual(in.Object.Object["spec"], in.OldObject.Object["spec"])
@@ -67,18 +71,21 @@ func (in Input) namespaceName() string {
 	}
 }
 
-// storedRequest is the request that a stored StageSet is evaluated for.
-func storedRequest(object *unstructured.Unstructured, namespace string) *admissionv1.AdmissionRequest {
-	kind := metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Kind: "StageSet"}
-	resource := metav1.GroupVersionResource{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Resource: "stagesets"}
-	request := &admissionv1.AdmissionRequest{
-		Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
-		Namespace: namespace, Operation: admissionv1.Create, DryRun: ptr.To(false),
+// NewRequest is a request by nobody for a StageSet, as the API server would send it.
+func NewRequest(operation admissionv1.Operation, namespace, name string) *admissionv1.AdmissionRequest {
+	version := v1.GroupVersion
+	kind := metav1.GroupVersionKind{Group: version.Group, Version: version.Version, Kind: "StageSet"}
+	resource := metav1.GroupVersionResource{Group: version.Group, Version: version.Version, Resource: "stagesets"}
+	return &admissionv1.AdmissionRequest{
+		Kind:            kind,
+		Resource:        resource,
+		RequestKind:     &kind,
+		RequestResource: &resource,
+		Name:            name,
+		Namespace:       namespace,
+		Operation:       operation,
+		DryRun:          ptr.To(false),
 	}
-	if object != nil {
-		request.Name = object.GetName()
-	}
-	return request
 }
 
 func (q question) operation() v1alpha1.Operation { return v1alpha1.Operation(q.request.Operation) }

@@ -11,7 +11,8 @@ import (
 	"github.com/stageset/stageset/api/v1alpha1"
 )
 
-var errNoNamespace = errors.New("cannot be evaluated: it selects namespaces by their labels, and the Namespace could not be read")
+var errNoNamespace = errors.New(
+	"cannot be evaluated: it selects namespaces by their labels, and the Namespace could not be read")
 
 // matcher decides, without CEL, whether a policy is evaluated. The zero matcher reaches creations and updates.
 type matcher struct {
@@ -63,8 +64,8 @@ func (m matcher) reaches(q question) bool {
 	return m.operations[q.operation()] && !m.excluded[q.namespace]
 }
 
-// selects tells whether the labels of the namespace, and of one of the objects, are selected. It cannot tell if the Namespace
-// is needed and not known: that is an error, never "not selected".
+// selects tells whether the labels of the namespace, and of one of the objects, are selected. It cannot tell if the
+// Namespace is needed and not known: that is an error, never "not selected".
 func (m matcher) selects(q question, objects ...*unstructured.Unstructured) (bool, error) {
 	if m.objects != nil && !m.selectsOne(objects) {
 		return false, nil

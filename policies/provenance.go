@@ -58,18 +58,11 @@ func annotate(object *unstructured.Unstructured, claims claimSet) *unstructured.
 
 // verify are those claims of the original object that are true of result. The annotation comes back with every update, and
 // anybody can write it, so nothing is taken from it without proof: a claim that the old object had too, about a field that
-// did not change since, or one that comes true when the field is taken away and defaulted again. The second is how a repeated
-// call on the same object finds what the first one did.
-func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructured, claims, filled claimSet) (claimSet, error) {
+// did not change since, or one that comes true when the field is taken away and defaulted again. The second is how a
+// repeated call on the same object finds what the first one did.
+func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructured, claims, filled claimSet) claimSet {
 	verified, open := claimSet{}, claimSet{}
-	former, err := leaves(d.OldObject)
-	if err != nil {
-		return nil, err
-	}
-	current, err := leaves(result)
-	if err != nil {
-		return nil, err
-	}
+	current, former := leaves(result), leaves(d.OldObject)
 	had := parseClaims(d.OldObject)
 	for field, policy := range claims {
 		now, set := current.values[field]
@@ -83,27 +76,21 @@ func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructure
 		}
 	}
 	if len(open) == 0 {
-		return verified, nil
+		return verified
 	}
 	stripped, err := current.without(open)
 	if err != nil {
-		return nil, err
+		return verified
 	}
-	again, refilled, err := d.run(ctx, stripped)
-	if err != nil {
-		// It has been reported when the object itself was defaulted.
-		return verified, nil
-	}
-	restored, err := leaves(again)
-	if err != nil {
-		return nil, err
-	}
+	// An error has been reported when the object itself was defaulted.
+	again, refilled, _ := d.run(ctx, stripped)
+	restored := leaves(again)
 	for field, policy := range open {
 		if refilled[field] == policy && value.Equals(restored.values[field], current.values[field]) {
 			verified[field] = policy
 		}
 	}
-	return verified, nil
+	return verified
 }
 
 // leafSet are the fields of an object that have no fields of their own.
@@ -113,23 +100,23 @@ type leafSet struct {
 	values map[string]value.Value
 }
 
-// leaves are the leaves of object; none if it is nil.
-func leaves(object *unstructured.Unstructured) (leafSet, error) {
+// leaves are the leaves of object; none if it is nil, or is not what the schema describes.
+func leaves(object *unstructured.Unstructured) leafSet {
 	set := leafSet{paths: map[string]fieldpath.Path{}, values: map[string]value.Value{}}
 	if object == nil {
-		return set, nil
+		return set
 	}
 	converter, err := schema.Converter()
 	if err != nil {
-		return set, err
+		return set
 	}
 	set.object, err = converter.ObjectToTyped(object, typed.AllowDuplicates)
 	if err != nil {
-		return set, err
+		return set
 	}
 	fields, err := set.object.ToFieldSet()
 	if err != nil {
-		return set, err
+		return set
 	}
 	fields.Leaves().Iterate(func(path fieldpath.Path) {
 		if found := lookup(set.object.AsValue(), path); found != nil {
@@ -137,7 +124,7 @@ func leaves(object *unstructured.Unstructured) (leafSet, error) {
 			set.paths[name], set.values[name] = path.Copy(), found
 		}
 	})
-	return set, nil
+	return set
 }
 
 // without is the object without the fields that claims speak of.

@@ -8,8 +8,8 @@ import (
 )
 
 // grandfather marks the findings of an update that leaves the spec alone which the old object had alike: the same rule says
-// the same, and the field that it speaks of is unchanged. A policy that is new or tightened must not keep anybody from adding
-// a label, or a controller from removing a finalizer.
+// the same, and the field that it speaks of is unchanged. A policy that is new or tightened must not keep anybody from
+// adding a label, or a controller from removing a finalizer.
 func grandfather(findings, before []finding, q question) {
 	alike := map[Violation]bool{}
 	for _, f := range before {

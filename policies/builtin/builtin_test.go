@@ -18,7 +18,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCarriedTests: every built-in rule keeps its own tests, and has at least one that allows and one that refuses or fills in.
+// TestCarriedTests: every built-in rule passes its own tests, of which one at least allows, and one refuses or fills in.
 func TestCarriedTests(t *testing.T) {
 	for _, policy := range load(t) {
 		t.Run(policy.Name, func(t *testing.T) {

@@ -4,13 +4,10 @@ import (
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/utils/ptr"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
@@ -62,27 +59,22 @@ func oneOrNone(one bool) string {
 	return "none"
 }
 
+// request is made by the user of the test, or by somebody.
 func request(test *v1alpha1.PolicyTest, in policies.Input) *admissionv1.AdmissionRequest {
-	kind := metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Kind: "StageSet"}
-	resource := metav1.GroupVersionResource{Group: v1.GroupVersion.Group, Version: v1.GroupVersion.Version, Resource: "stagesets"}
-	made := &admissionv1.AdmissionRequest{
-		Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
-		Namespace: in.Namespace.Name, Operation: admissionv1.Operation(test.Operation), DryRun: ptr.To(false),
-		UserInfo: authenticationv1.UserInfo{Username: defaultUser},
+	name, operation := "", admissionv1.Create
+	if in.OldObject != nil {
+		name, operation = in.OldObject.GetName(), admissionv1.Update
 	}
+	if in.Object != nil {
+		name = in.Object.GetName()
+	}
+	if test.Operation != "" {
+		operation = admissionv1.Operation(test.Operation)
+	}
+	made := policies.NewRequest(operation, in.Namespace.Name, name)
+	made.UserInfo.Username = defaultUser
 	if test.User != nil {
 		made.UserInfo = *test.User
-	}
-	for _, object := range []*unstructured.Unstructured{in.OldObject, in.Object} {
-		if object != nil {
-			made.Name = object.GetName()
-		}
-	}
-	if made.Operation == "" {
-		made.Operation = admissionv1.Create
-		if in.OldObject != nil {
-			made.Operation = admissionv1.Update
-		}
 	}
 	return made
 }

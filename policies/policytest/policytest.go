@@ -1,5 +1,5 @@
-// Package policytest runs the tests that a policy carries: the same way for the built-in policies, for those of an admin, and
-// on the command line. It evaluates nothing itself, and needs no cluster.
+// Package policytest runs the tests that a policy carries: the same way for the built-in policies, for those of an admin,
+// and on the command line. It evaluates nothing itself, and needs no cluster.
 package policytest
 
 import (
@@ -27,8 +27,8 @@ type Result struct {
 // Passed tells whether everything was as expected.
 func (r Result) Passed() bool { return len(r.Failures) == 0 }
 
-// Run runs the tests of policy, in order. Each is evaluated as a request: mutations first, then validations. A test stands for
-// itself, so that it says the same in every installation: its params and its tenant are the only ones. The error is
+// Run runs the tests of policy, in order. Each is evaluated as a request: mutations first, then validations. A test stands
+// for itself, so that it says the same in every installation: its params and its tenant are the only ones. The error is
 // policies.Problems; a policy that does not compile is not tested.
 func Run(ctx context.Context, policy *v1alpha1.StageSetPolicy) ([]Result, error) {
 	if _, err := policies.Compile(ctx, []v1alpha1.StageSetPolicy{*policy}, policies.Options{}); err != nil {

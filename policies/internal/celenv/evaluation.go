@@ -241,7 +241,7 @@ func cancelled(err error) *EvalError {
 	switch {
 	case errors.As(err, &stopped) && stopped.Cause == interpreter.CostLimitExceeded:
 		return errRuleCost
-	case errors.Is(err, interpreter.InterruptError{}), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, interpreter.InterruptError{}):
 		return errDeadline
 	default:
 		return nil

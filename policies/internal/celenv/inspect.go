@@ -17,9 +17,9 @@ var knownWithoutRequest = map[string]bool{
 	"name": true, "namespace": true, "operation": true, "dryRun": true,
 }
 
-// NeedsRequest tells whether x reads who asks, or how, itself or through one of the variables: anything of request that is not
-// in knownWithoutRequest, request as a whole, or authorizer. It is found in the text, not while evaluating, so that a rule
-// either is or is not meant for admission alone.
+// NeedsRequest tells whether x reads who asks, or how, itself or through one of the variables: anything of request that is
+// not in knownWithoutRequest, request as a whole, or authorizer. It is found in the text, not while evaluating, so that a
+// rule either is or is not meant for admission alone.
 func (x *Expression) NeedsRequest(variables *Variables) bool {
 	for r := range reads(x.tree) {
 		switch r.variable {

@@ -139,8 +139,10 @@ func jsonValue(value any) (any, error) {
 		return jsonMap(typed)
 	case traits.Lister:
 		return jsonList(typed)
+	default:
+		return nil, &EvalError{Message: fmt.Sprintf("sets a value of type %s, which JSON does not have: convert it, with "+
+			"string() for example", typed.Type().TypeName())}
 	}
-	return nil, &EvalError{Message: fmt.Sprintf("sets a %T, which is not a JSON value: convert it, with string() for example", value)}
 }
 
 func jsonFields(fields map[string]any) (any, error) {

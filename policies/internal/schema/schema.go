@@ -43,8 +43,8 @@ var Schemas = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 	return published.Components.Schemas, nil
 })
 
-// Converter converts StageSets to values that can be merged field by field, as server-side apply does. It is built when it is
-// first asked for, and safe for concurrent use.
+// Converter converts StageSets to values that can be merged field by field, as server-side apply does. It is built when it
+// is first asked for, and safe for concurrent use.
 var Converter = sync.OnceValues(func() (managedfields.TypeConverter, error) {
 	schemas, err := Schemas()
 	if err != nil {
