@@ -12,7 +12,7 @@ func TestSlice(t *testing.T) {
 	c := cluster.Shared(t)
 	install(t, c)
 	server := artifacts.Start(t)
-	startReconciler(t, c, server.Host())
+	startReconciler(t, c, "127.0.0.1")
 	ns := c.Namespace(t, "team-a")
 	artifact := server.Put("gitrepository", ns, "app", artifacts.TarGz(t, map[string]string{
 		"one/cm.yaml":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: b}\n",
