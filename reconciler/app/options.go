@@ -54,7 +54,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"how many bytes of unpacked artifacts are kept")
 	flags.StringSliceVar(&o.ArtifactHosts, "artifact-hosts",
 		[]string{"*.flux-system.svc", "*.flux-system.svc.cluster.local"},
-		"hosts that artifacts may be fetched from (globs); a port is only allowed if it is named")
+		"hosts that artifacts may be fetched from (globs, without ports)")
 	flags.StringSliceVar(&o.DialAllow, "dial-allow", nil,
 		"CIDRs of loopback or link-local addresses that connections to addresses a tenant can name may go to")
 	flags.IntVar(&o.Concurrent, "concurrent", 20, "how many StageSets are reconciled at once")

@@ -1,0 +1,90 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/tenant"
+)
+
+// dependencyPause is when a dependency is looked at again if no watch says so earlier.
+const dependencyPause = 30 * time.Second
+
+// dependencies checks every StageSet in dependsOn, as the StageSet's own account: it exists, is Ready at its current
+// generation, and, where both use the same source, runs the revision that is about to be applied here.
+func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned Pinned) error {
+	if len(set.Spec.DependsOn) == 0 {
+		return nil
+	}
+	if set.Spec.ServiceAccountName == "" {
+		return failure.NewStalled(v1.ReasonServiceAccountRequired,
+			"spec.dependsOn is read as spec.serviceAccountName: set it")
+	}
+	client, err := p.Tenants.For(ctx, tenant.Account{Namespace: set.Namespace, Name: set.Spec.ServiceAccountName})
+	if err != nil {
+		return err
+	}
+	revisions := pinned.Revisions()
+	var problems []error
+	for _, ref := range set.Spec.DependsOn {
+		if ref.Namespace == "" {
+			ref.Namespace = set.Namespace
+		}
+		problems = append(problems, checkDependency(ctx, client, ref, revisions))
+	}
+	return failure.Join(problems...)
+}
+
+func checkDependency(ctx context.Context, client *tenant.Client, ref v1.DependencyReference, revisions map[string]string) error {
+	name := "StageSet " + ref.Namespace + "/" + ref.Name
+	obj, err := client.Get(ctx, v1.GroupVersion.WithKind("StageSet"), ref.Namespace, ref.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
+			"%s in spec.dependsOn does not exist: create it, or remove it from spec.dependsOn", name)
+	case apierrors.IsForbidden(err):
+		return failure.NewStalled(v1.ReasonAccessDenied,
+			"ServiceAccount %s may not get %s in spec.dependsOn: grant get on stagesets.stages.metio.wtf/%s in namespace %s to it",
+			client.Account(), name, ref.Name, ref.Namespace)
+	case err != nil:
+		return failure.NewTransient(v1.ReasonTargetUnreachable, "read %s in spec.dependsOn: %w", name, err)
+	}
+	var dependency v1.StageSet
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &dependency); err != nil {
+		return failure.NewStalled(v1.ReasonDependencyNotReady, "read %s in spec.dependsOn: %w", name, err)
+	}
+	if why := notReady(&dependency, revisions); why != "" {
+		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause, "%s in spec.dependsOn %s", name, why)
+	}
+	return nil
+}
+
+// notReady says why a dependency is not ready; empty if it is.
+func notReady(dependency *v1.StageSet, revisions map[string]string) string {
+	ready := meta.FindStatusCondition(dependency.Status.Conditions, v1.ConditionReady)
+	switch {
+	case !dependency.DeletionTimestamp.IsZero():
+		return "is being deleted"
+	case dependency.Spec.Suspend:
+		return "is suspended"
+	case ready == nil, ready.ObservedGeneration != dependency.Generation,
+		dependency.Status.ObservedGeneration != dependency.Generation:
+		return "has not been reconciled at its current generation"
+	case ready.Status != metav1.ConditionTrue:
+		return fmt.Sprintf("is not Ready (%s)", ready.Reason)
+	}
+	for source, applied := range dependency.Status.LastAppliedRevisions {
+		if wanted, shared := revisions[source]; shared && wanted != applied {
+			return fmt.Sprintf("has applied %s of source %s, not yet %s", applied, source, wanted)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,146 @@
+// Package pipeline takes a StageSet from its spec to a release that may be applied: accounts, dependencies, pinned sources,
+// artifacts, manifests, preflight. It never writes to a target, and reads everything that a StageSet names as the tenant.
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/build"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/ownership"
+	"github.com/stageset/stageset/reconciler/source"
+	"github.com/stageset/stageset/reconciler/tenant"
+)
+
+// Tenants makes the clients that everything a tenant names is read and written with.
+type Tenants interface {
+	// For is the client of an account.
+	For(ctx context.Context, account tenant.Account) (*tenant.Client, error)
+}
+
+// Pipeline holds what the steps need. Its fields are set once and not changed.
+type Pipeline struct {
+	Tenants  Tenants
+	Resolver *source.Resolver
+	Fetcher  *source.Fetcher
+	Builds   *build.Cache
+	Hasher   inventory.Hasher
+	Claims   ownership.Claims
+	// Concurrency bounds the requests of one release that are under way at once.
+	Concurrency int
+}
+
+// PinnedStage is a stage with its account's client and its pinned source.
+type PinnedStage struct {
+	Stage  v1.Stage
+	Client *tenant.Client
+	Pin    source.Pin
+}
+
+// Pinned is a StageSet whose sources are pinned for a whole run.
+type Pinned struct {
+	Stages []PinnedStage
+}
+
+// Identity is equal for equal pins applied as equal accounts: a run goes on as long as it does not change.
+func (p Pinned) Identity() string {
+	hash := sha256.New()
+	for _, stage := range p.Stages {
+		fmt.Fprintf(hash, "%s\x00%s\x00%s\x00%s\x00%s\n",
+			stage.Stage.Name, stage.Client.Account(), stage.Pin.URL, stage.Pin.Digest, stage.Pin.Revision)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// Revisions maps namespace/name of each source to its pinned revision.
+func (p Pinned) Revisions() map[string]string {
+	revisions := map[string]string{}
+	for _, stage := range p.Stages {
+		revisions[stage.Pin.Namespace+"/"+stage.Pin.Name] = stage.Pin.Revision
+	}
+	return revisions
+}
+
+// Pin finds each stage's account, checks dependsOn, and resolves all sources, each as the stage's account. It reports the
+// problems of all stages at once.
+func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet) (Pinned, error) {
+	if set.Spec.KubeConfig != nil {
+		return Pinned{}, failure.NewStalled(v1.ReasonInvalidSpec,
+			"spec.kubeConfig is set, but this version applies to its own cluster only: remove spec.kubeConfig")
+	}
+	pinned, err := p.accounts(ctx, set)
+	if err != nil {
+		return Pinned{}, err
+	}
+	if err := p.sources(ctx, set, pinned); err != nil {
+		return Pinned{}, err
+	}
+	return pinned, p.dependencies(ctx, set, pinned)
+}
+
+// AccountName is the account that a stage is applied as; empty if neither the stage nor the StageSet names one.
+func AccountName(set *v1.StageSet, stage v1.Stage) string {
+	if stage.ServiceAccountName != "" {
+		return stage.ServiceAccountName
+	}
+	return set.Spec.ServiceAccountName
+}
+
+func (p *Pipeline) accounts(ctx context.Context, set *v1.StageSet) (Pinned, error) {
+	pinned := Pinned{Stages: make([]PinnedStage, len(set.Spec.Stages))}
+	var problems []error
+	for i, stage := range set.Spec.Stages {
+		pinned.Stages[i].Stage = stage
+		name := AccountName(set, stage)
+		if name == "" {
+			problems = append(problems, failure.NewStalled(v1.ReasonServiceAccountRequired,
+				"stage %s has no account to be applied as: set spec.serviceAccountName or the stage's serviceAccountName",
+				stage.Name).InStage(stage.Name))
+			continue
+		}
+		client, err := p.Tenants.For(ctx, tenant.Account{Namespace: set.Namespace, Name: name})
+		if err != nil {
+			problems = append(problems, failure.From(err).InStage(stage.Name))
+			continue
+		}
+		pinned.Stages[i].Client = client
+	}
+	return pinned, failure.Join(problems...)
+}
+
+// sources pins the sources of all stages. Stages that name the same source as the same account share one read, and
+// thereby one revision.
+func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned) error {
+	type read struct {
+		ref     v1.SourceReference
+		account tenant.Account
+	}
+	pins := map[read]source.Pin{}
+	var problems []error
+	for i := range pinned.Stages {
+		stage := &pinned.Stages[i]
+		this := read{ref: stage.Stage.SourceRef, account: stage.Client.Account()}
+		if _, known := pins[this]; !known {
+			pin, err := p.Resolver.Resolve(ctx, stage.Client, stage.Stage.SourceRef, set.Namespace)
+			if err != nil {
+				problems = append(problems, inStage(err, stage))
+			}
+			pins[this] = pin
+		}
+		stage.Pin = pins[this]
+	}
+	return failure.Join(problems...)
+}
+
+// inStage names stage and account in a failure's text.
+func inStage(err error, stage *PinnedStage) error {
+	failed := failure.From(err).InStage(stage.Stage.Name)
+	failed.Err = fmt.Errorf("stage %s, as ServiceAccount %s: %w", stage.Stage.Name, stage.Client.Account(), errors.Unwrap(failed))
+	return failed
+}

@@ -1,0 +1,161 @@
+package pipeline
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/build"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/ownership"
+	"github.com/stageset/stageset/reconciler/preflight"
+)
+
+// Prepare fetches and builds all stages and runs the preflight over all of them. records are the StageSet's inventories.
+func (p *Pipeline) Prepare(ctx context.Context, set *v1.StageSet, pinned Pinned, records []inventory.Record) (
+	preflight.Cleared, error,
+) {
+	built, err := p.build(ctx, set, pinned)
+	if err != nil {
+		return preflight.Cleared{}, err
+	}
+	if err := build.Duplicates(built); err != nil {
+		return preflight.Cleared{}, err
+	}
+	stages, err := p.stamp(set, pinned, built)
+	if err != nil {
+		return preflight.Cleared{}, err
+	}
+	return preflight.Check(ctx, preflight.Input{
+		Applier:     ownership.Applier{Owner: Owner(set), Claims: p.Claims},
+		Recorded:    Recorded(records),
+		Stages:      stages,
+		Concurrency: p.Concurrency,
+	})
+}
+
+// Owner is the StageSet as the owner of what it applies.
+func Owner(set *v1.StageSet) ownership.Owner {
+	return ownership.Owner{Namespace: set.Namespace, Name: set.Name}
+}
+
+// Recorded is the union of all records' entries.
+func Recorded(records []inventory.Record) map[inventory.Key]v1.InventoryEntry {
+	all := map[inventory.Key]v1.InventoryEntry{}
+	for _, record := range records {
+		for key, entry := range record.Entries {
+			// The entry that knows more wins: an object that moved is recorded twice until the run is over.
+			if known, twice := all[key]; !twice || known.RenderedHash == "" {
+				all[key] = entry
+			}
+		}
+	}
+	return all
+}
+
+// build renders all stages and sets their namespaces, and reports the problems of all of them.
+func (p *Pipeline) build(ctx context.Context, set *v1.StageSet, pinned Pinned) ([]build.StageManifests, error) {
+	built := make([]build.StageManifests, len(pinned.Stages))
+	var problems []error
+	for i := range pinned.Stages {
+		stage := &pinned.Stages[i]
+		manifests, err := p.render(ctx, stage)
+		if err != nil {
+			problems = append(problems, inStage(err, stage))
+			continue
+		}
+		built[i] = build.StageManifests{Stage: stage.Stage.Name, Manifests: manifests}
+	}
+	if err := failure.Join(problems...); err != nil {
+		return nil, err
+	}
+	return built, p.place(ctx, set, pinned, built)
+}
+
+func (p *Pipeline) render(ctx context.Context, stage *PinnedStage) (build.Manifests, error) {
+	artifact, err := p.Fetcher.Fetch(ctx, stage.Pin)
+	if err != nil {
+		return build.Manifests{}, err
+	}
+	defer artifact.Close()
+	return p.Builds.Build(ctx, stage.Pin.Digest, artifact.FS(), build.Options{
+		Path:           stage.Stage.Path,
+		Patches:        stage.Stage.Patches,
+		Images:         stage.Stage.Images,
+		CommonMetadata: stage.Stage.CommonMetadata,
+	})
+}
+
+func (p *Pipeline) place(ctx context.Context, set *v1.StageSet, pinned Pinned, built []build.StageManifests) error {
+	manifests := make([]build.Manifests, 0, len(built))
+	for _, stage := range built {
+		manifests = append(manifests, stage.Manifests)
+	}
+	rendered := build.RenderedScopes(manifests...)
+	var problems []error
+	for i := range built {
+		stage := &pinned.Stages[i]
+		var unreachable error
+		scopes := build.FirstKnown(rendered, targetScopes(ctx, stage, &unreachable))
+		placement := build.Placement{TargetNamespace: stage.Stage.TargetNamespace, DefaultNamespace: set.Namespace}
+		placed, err := build.Place(built[i].Manifests, scopes, placement)
+		if unreachable != nil {
+			err = unreachable
+		}
+		if err != nil {
+			problems = append(problems, inStage(err, stage))
+			continue
+		}
+		built[i].Manifests = placed
+	}
+	return failure.Join(problems...)
+}
+
+// targetScopes asks the target for the scope of kinds that the release does not define itself. The first error that says
+// that the target cannot be asked is kept in failed: it is no statement about the kind.
+func targetScopes(ctx context.Context, stage *PinnedStage, failed *error) build.ScopeFunc {
+	return func(kind schema.GroupKind) (namespaced, known bool) {
+		namespaced, known, err := stage.Client.Scope(ctx, kind)
+		if err != nil && *failed == nil {
+			*failed = failure.NewTransient(v1.ReasonTargetUnreachable, "find out whether %s is namespaced: %w", kind, err)
+		}
+		return namespaced, known
+	}
+}
+
+// stamp makes what the preflight takes: objects that name their owner, and their hashes.
+func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageManifests) ([]preflight.Stage, error) {
+	stages := make([]preflight.Stage, 0, len(built))
+	for i, stage := range built {
+		account := pinned.Stages[i].Client.Account()
+		out := preflight.Stage{
+			Name:    stage.Stage,
+			Account: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+			Target:  pinned.Stages[i].Client,
+		}
+		for _, object := range stage.Objects() {
+			desired := Owner(set).Stamp(object.Unstructured, stage.Stage)
+			hash, err := p.Hasher.Hash(desired)
+			if err != nil {
+				return nil, failure.NewStalled(v1.ReasonBuildFailed, "%s: %w", object.Origin, err)
+			}
+			out.Objects = append(out.Objects, preflight.Rendered{Desired: desired, Origin: object.Origin, Hash: hash})
+		}
+		stages = append(stages, out)
+	}
+	return stages, nil
+}
+
+// RecordIDs are the records that a StageSet's stages are applied under, in stage order.
+func RecordIDs(set *v1.StageSet) []inventory.ID {
+	ids := make([]inventory.ID, 0, len(set.Spec.Stages))
+	for _, stage := range set.Spec.Stages {
+		ids = append(ids, inventory.ID{
+			Stage:  stage.Name,
+			Target: v1.InventoryTarget{Cluster: v1.ClusterLocal, ServiceAccountName: AccountName(set, stage)},
+		})
+	}
+	return ids
+}
