@@ -73,13 +73,19 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 	if request.Operation == admissionv1.Delete && terminating(in.Namespace) {
 		return admission.Allowed("")
 	}
-	response := respond(request, s.Policies().Validate(ctx, in))
+	decision := s.Policies().Validate(ctx, in)
+	response := respond(request, decision)
+	if len(decision.Ignored) > 0 {
+		log.FromContext(ctx).Info("let pass what could not be evaluated", "ignored", lines(decision.Ignored))
+	}
 	if err != nil {
 		// The rules that look at the namespace were decided by the failurePolicy of their policy; this says why.
 		log.FromContext(ctx).Error(err, "validated without the Namespace")
 		response.Warnings = append(response.Warnings, err.Error())
 	}
-	if !response.Allowed {
+	if response.Allowed {
+		log.FromContext(ctx).V(1).Info("allowed")
+	} else {
 		log.FromContext(ctx).V(1).Info("denied", "violations", len(response.Result.Details.Causes))
 	}
 	return response

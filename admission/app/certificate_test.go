@@ -1,0 +1,229 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/stageset/stageset/e2e/cluster"
+)
+
+const (
+	mutating   = "MutatingWebhookConfiguration"
+	validating = "ValidatingWebhookConfiguration"
+)
+
+// P-14, P-39: a replica takes no traffic before the API server can reach it through the published bundles.
+func TestReadyOnlyWhenBothBundlesVerifyTheCertificate(t *testing.T) {
+	i := install(t)
+	r := i.startAt(t, i.port, "/healthz")
+	cluster.Eventually(t, func(ctx context.Context) error {
+		return contains(probe(ctx, t, r), "MutatingWebhookConfiguration "+i.name+"-admission does not exist")
+	})
+	i.installWebhooks(t)
+	cluster.Eventually(t, func(ctx context.Context) error { return readiness(ctx, r) })
+
+	// P-40: the Secret was empty, and is now what the rotator made of it.
+	secret := &corev1.Secret{}
+	key := types.NamespacedName{Namespace: i.name, Name: i.name + "-admission-tls"}
+	if err := i.client.Get(t.Context(), key, secret); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{mutating, validating} {
+		if got := i.bundle(t, kind); !bytes.Equal(got, secret.Data["ca.crt"]) {
+			t.Errorf("the caBundle of the %s is not the CA of the Secret:\n%s", kind, got)
+		}
+	}
+}
+
+func TestBundleIsRepaired(t *testing.T) {
+	i := install(t)
+	i.installWebhooks(t)
+	r := i.start(t)
+	good := i.bundle(t, validating)
+	ref := cluster.Ref("admissionregistration.k8s.io/v1", validating, "", i.name+"-admission")
+	patch := func(operations string) {
+		if err := i.client.Patch(t.Context(), ref, client.RawPatch(types.JSONPatchType, []byte(operations))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := base64.StdEncoding.EncodeToString(i.Config.CAData)
+	for name, change := range map[string]func(){
+		"wiped": func() { patch(`[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`) },
+		"replaced": func() {
+			patch(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "` + foreign + `"}]`)
+		},
+		"deleted and installed again": func() {
+			i.removeWebhooks(t)
+			i.installWebhooks(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change()
+			i.WaitFor(t, ref, func(object *unstructured.Unstructured) error {
+				if got := bundleOf(object); !bytes.Equal(got, good) {
+					return fmt.Errorf("the caBundle is %q", got)
+				}
+				return nil
+			})
+			cluster.Eventually(t, func(ctx context.Context) error { return readiness(ctx, r) })
+		})
+	}
+	i.onlyBundleIsOurs(t)
+}
+
+// onlyBundleIsOurs looks into managedFields: the program owns the caBundle, and what names it, and nothing else.
+func (i *installation) onlyBundleIsOurs(t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{mutating, validating} {
+		live := i.WaitFor(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", i.name+"-admission"))
+		owned := "nothing"
+		for _, fields := range live.GetManagedFields() {
+			if fields.Manager == "stageset-admission-ca" && fields.Operation == metav1.ManagedFieldsOperationApply {
+				owned = string(fields.FieldsV1.Raw)
+			}
+		}
+		name := bundleEntry(live)["name"]
+		want := fmt.Sprintf(`{"f:webhooks":{"k:{\"name\":\"%s\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}}}}`, name)
+		if owned != want {
+			t.Errorf("fields of the %s that the program owns:\n got %s\nwant %s", kind, owned, want)
+		}
+	}
+}
+
+// A certificate for other names than those that the API server uses is replaced under the same CA.
+func TestCertificateIsReissuedForAnotherName(t *testing.T) {
+	i := install(t)
+	i.installWebhooks(t)
+	before := i.start(t)
+	authority := i.bundle(t, validating)
+	if err := before.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	i.start(t, "--cert-dns-names=localhost,localhost.localdomain")
+	i.WaitFor(t, cluster.Ref("v1", "Secret", i.name, i.name+"-admission-tls"), func(object *unstructured.Unstructured) error {
+		leaf, err := leafOf(object)
+		if err != nil {
+			return err
+		}
+		return leaf.VerifyHostname("localhost.localdomain")
+	})
+	if got := i.bundle(t, validating); !bytes.Equal(got, authority) {
+		t.Errorf("the CA changed:\n%s", got)
+	}
+}
+
+// P-37: without its Secret a replica serves on, and says how to bring it back.
+func TestDeletedSecretStopsNobody(t *testing.T) {
+	i := install(t)
+	i.installWebhooks(t)
+	r := i.start(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: i.name, Name: i.name + "-admission-tls"}}
+	if err := i.client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	restore := "kubectl create secret generic " + secret.Name + " --namespace " + secret.Namespace
+	cluster.Eventually(t, func(context.Context) error { return contains(r.Output(), restore) })
+	if err := i.client.Create(t.Context(), i.stageSet(t, "valid", validSpec), client.DryRunAll); err != nil {
+		t.Errorf("a StageSet while the Secret is gone: %v", err)
+	}
+	if err := readiness(t.Context(), r); err != nil {
+		t.Errorf("readiness while the Secret is gone: %v", err)
+	}
+
+	secret.ResourceVersion = ""
+	if err := i.client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	i.WaitFor(t, cluster.Ref("v1", "Secret", i.name, secret.Name), func(object *unstructured.Unstructured) error {
+		_, err := leafOf(object)
+		return err
+	})
+	cluster.Eventually(t, func(ctx context.Context) error { return readiness(ctx, r) })
+}
+
+// bundle is the caBundle of the one webhook of a configuration.
+func (i *installation) bundle(t *testing.T, kind string) []byte {
+	t.Helper()
+	return bundleOf(i.WaitFor(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", i.name+"-admission")))
+}
+
+func bundleEntry(configuration *unstructured.Unstructured) map[string]any {
+	webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
+	if len(webhooks) == 0 {
+		return nil
+	}
+	entry, _ := webhooks[0].(map[string]any)
+	return entry
+}
+
+func bundleOf(configuration *unstructured.Unstructured) []byte {
+	encoded, _, _ := unstructured.NestedString(bundleEntry(configuration), "clientConfig", "caBundle")
+	bundle, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return []byte(encoded)
+	}
+	return bundle
+}
+
+func leafOf(secret *unstructured.Unstructured) (*x509.Certificate, error) {
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", "tls.crt")
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return nil, errors.New("there is no certificate")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// readiness is why a replica is not ready; nil when it is.
+func readiness(ctx context.Context, r *replica) error {
+	if r.ready(ctx) {
+		return nil
+	}
+	return errors.New("it is not ready")
+}
+
+// probe is what the readiness probe of a replica says in detail. A probe that fails withholds the reasons from whoever
+// asks; they are in the log.
+func probe(ctx context.Context, t *testing.T, r *replica) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.healthURL("/readyz?verbose"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content) + r.Output()
+}
+
+func contains(text, part string) error {
+	if strings.Contains(text, part) {
+		return nil
+	}
+	return fmt.Errorf("it lacks %q:\n%s", part, text)
+}
