@@ -1,0 +1,106 @@
+package inventory
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "github.com/stageset/stageset/api/v1"
+)
+
+// Record is what one stage has applied to one target, all shards together. A stage whose account changed has a record for
+// each account, so that what the old account applied is deleted as the old account.
+type Record struct {
+	// Stage is the stage's name.
+	Stage string
+	// Position is the stage's index in spec.stages when it was last applied.
+	Position int32
+	// Prune is the stage's prune when it was last applied.
+	Prune bool
+	// Target is where and as whom the entries were applied.
+	Target v1.InventoryTarget
+	// Entries are the applied objects.
+	Entries map[Key]v1.InventoryEntry
+}
+
+// ID tells records of one StageSet apart.
+type ID struct {
+	Stage  string
+	Target v1.InventoryTarget
+}
+
+// ID is the record's identity within its StageSet.
+func (r Record) ID() ID { return ID{Stage: r.Stage, Target: r.Target} }
+
+// Keys are the record's keys in stable order.
+func (r Record) Keys() []Key {
+	return slices.SortedFunc(maps.Keys(r.Entries), Compare)
+}
+
+// Clone is a copy that shares nothing with r.
+func (r Record) Clone() Record {
+	r.Entries = maps.Clone(r.Entries)
+	return r
+}
+
+// Ahead is the record as it is written before the first write of a stage: what was recorded, and an entry for each
+// desired object that was not. A recorded entry stays as it is, hash included, so that a pass after a crash sees that the
+// object still has to be written. uid is the live object's UID where the preflight saw one, else empty.
+func (r Record) Ahead(desired []v1.InventoryEntry) Record {
+	ahead := r.Clone()
+	if ahead.Entries == nil {
+		ahead.Entries = map[Key]v1.InventoryEntry{}
+	}
+	for _, entry := range desired {
+		key := EntryKey(entry)
+		if _, known := ahead.Entries[key]; !known {
+			ahead.Entries[key] = entry
+		}
+	}
+	return ahead
+}
+
+// Leftover is an entry of a record that no stage of the current release renders any more.
+type Leftover struct {
+	Record ID
+	// Position is the record's position; leftovers are pruned from the highest to the lowest.
+	Position int32
+	// Prune is false when the stage asked to keep what leaves it.
+	Prune bool
+	Entry v1.InventoryEntry
+}
+
+// Leftovers are the entries of all records that desired does not hold: what left the release. An object that moved to
+// another stage is desired, and therefore no leftover. The order is by position from the last stage to the first, then by key.
+func Leftovers(records []Record, desired map[Key]bool) []Leftover {
+	var left []Leftover
+	for _, record := range records {
+		for _, key := range record.Keys() {
+			if !desired[key] {
+				left = append(left, Leftover{
+					Record: record.ID(), Position: record.Position, Prune: record.Prune, Entry: record.Entries[key],
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(left, func(a, b Leftover) int { return cmp.Compare(b.Position, a.Position) })
+	return left
+}
+
+// Shrink is records without what is no longer theirs: an entry stays if its record is the current one of the stage that
+// renders it, or if it is in unseen (not yet seen gone). owner maps each desired key to the record that applies it.
+func Shrink(records []Record, owner map[Key]ID, unseen map[Key]bool) []Record {
+	shrunk := make([]Record, 0, len(records))
+	for _, record := range records {
+		kept := record.Clone()
+		maps.DeleteFunc(kept.Entries, func(key Key, _ v1.InventoryEntry) bool {
+			id, desired := owner[key]
+			if desired {
+				return id != record.ID()
+			}
+			return !unseen[key]
+		})
+		shrunk = append(shrunk, kept)
+	}
+	return shrunk
+}

@@ -1,0 +1,105 @@
+package inventory
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/stageset/stageset/api/v1"
+)
+
+// ShardSize is how many entries a StageInventory holds; more would bring a stage of many objects near etcd's limit of
+// 1.5 MiB an object.
+const ShardSize = 2000
+
+// maxName is the longest name of an object.
+const maxName = 253
+
+// Join puts the shards of one StageSet's inventories together. The order is by position, then stage, then account.
+func Join(shards []v1.StageInventory) []Record {
+	byID := map[ID]*Record{}
+	for i := range shards {
+		spec := &shards[i].Spec
+		id := ID{Stage: spec.Stage, Target: spec.Target}
+		record, known := byID[id]
+		if !known {
+			record = &Record{Stage: spec.Stage, Target: spec.Target, Entries: map[Key]v1.InventoryEntry{}}
+			byID[id] = record
+		}
+		record.Position = spec.Position
+		record.Prune = spec.Prune == nil || *spec.Prune
+		for _, entry := range spec.Entries {
+			record.Entries[EntryKey(entry)] = entry
+		}
+	}
+	records := make([]Record, 0, len(byID))
+	for _, record := range byID {
+		records = append(records, *record)
+	}
+	Sort(records)
+	return records
+}
+
+// Sort orders records by position, then stage, then account.
+func Sort(records []Record) {
+	slices.SortFunc(records, func(a, b Record) int {
+		return cmp.Or(
+			cmp.Compare(a.Position, b.Position),
+			cmp.Compare(a.Stage, b.Stage),
+			cmp.Compare(a.Target.ServiceAccountName, b.Target.ServiceAccountName),
+		)
+	})
+}
+
+// Split is the inverse of Join for one record: the StageInventory objects that hold it, at least one, entries in stable
+// order. Names are `<stageset>.<stage>.<hash of the target>-<shard>`.
+func Split(owner *v1.StageSet, record Record) []v1.StageInventory {
+	keys := record.Keys()
+	shards := make([]v1.StageInventory, 0, len(keys)/ShardSize+1)
+	for number := 0; number == 0 || len(keys) > 0; number++ {
+		size := min(len(keys), ShardSize)
+		shard := newShard(owner, record, number)
+		for _, key := range keys[:size] {
+			shard.Spec.Entries = append(shard.Spec.Entries, record.Entries[key])
+		}
+		shards = append(shards, shard)
+		keys = keys[size:]
+	}
+	return shards
+}
+
+func newShard(owner *v1.StageSet, record Record, number int) v1.StageInventory {
+	prune := record.Prune
+	return v1.StageInventory{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "StageInventory"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:       shardName(owner.Name, record.ID(), number),
+			Namespace:  owner.Namespace,
+			Labels:     map[string]string{v1.LabelName: v1.LabelValue(owner.Name), v1.LabelStage: record.Stage},
+			Finalizers: []string{v1.InventoryFinalizer},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1.GroupVersion.String(), Kind: "StageSet", Name: owner.Name, UID: owner.UID,
+			}},
+		},
+		Spec: v1.StageInventorySpec{
+			StageSet: owner.Name, Stage: record.Stage, Position: record.Position, Shard: int32(number),
+			Target: record.Target, Prune: &prune,
+		},
+	}
+}
+
+// shardName is unambiguous because a stage's name has no dots. A name that would be too long has its StageSet's part
+// hashed.
+func shardName(stageSet string, id ID, number int) string {
+	sum := sha256.Sum256([]byte(id.Target.Cluster + "/" + id.Target.ServiceAccountName))
+	suffix := fmt.Sprintf(".%s.%s-%d", id.Stage, hex.EncodeToString(sum[:])[:8], number)
+	if len(stageSet)+len(suffix) > maxName {
+		sum := sha256.Sum256([]byte(stageSet))
+		return hex.EncodeToString(sum[:])[:32] + suffix
+	}
+	return stageSet + suffix
+}

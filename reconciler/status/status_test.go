@@ -1,0 +1,155 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// running is a StageSet whose release of generation 1 runs.
+func running() *v1.StageSet {
+	return &v1.StageSet{
+		ObjectMeta: metav1.ObjectMeta{Generation: 2},
+		Status: v1.StageSetStatus{
+			Revision: "main@sha1:11111111",
+			Conditions: []metav1.Condition{{
+				Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonSucceeded, ObservedGeneration: 1,
+			}},
+		},
+	}
+}
+
+func fresh() *v1.StageSet { return &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}} }
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string, generation int64) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation}
+}
+
+func TestConditions(t *testing.T) {
+	denied := failure.NewStalled(v1.ReasonPolicyViolation, "p/r: no")
+	waiting := failure.NewWaiting(v1.ReasonSourceNotReady, 0, "no artifact")
+	broken := failure.NewTransient(v1.ReasonTargetUnreachable, "timeout")
+	cases := map[string]struct {
+		set     *v1.StageSet
+		outcome Outcome
+		want    []metav1.Condition
+	}{
+		"succeeded": {set: running(), outcome: Outcome{Kind: Succeeded, Message: "done"}, want: []metav1.Condition{
+			condition(v1.ConditionReady, metav1.ConditionTrue, v1.ReasonSucceeded, "done", 2),
+		}},
+		"progressing": {set: fresh(), outcome: Outcome{Kind: Progressing, Message: "stage a waits"}, want: []metav1.Condition{
+			condition(v1.ConditionReady, metav1.ConditionUnknown, v1.ReasonProgressing, "stage a waits", 1),
+			condition(v1.ConditionReconciling, metav1.ConditionTrue, v1.ReasonProgressing, "stage a waits", 1),
+		}},
+		"denied while a release runs": {set: running(), outcome: Outcome{Kind: Failed, Failure: denied},
+			want: []metav1.Condition{
+				condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonPolicyViolation,
+					"p/r: no; still running main@sha1:11111111", 2),
+				condition(v1.ConditionStalled, metav1.ConditionTrue, v1.ReasonPolicyViolation, "p/r: no", 2),
+			}},
+		"transient": {set: fresh(), outcome: Outcome{Kind: Failed, Failure: broken}, want: []metav1.Condition{
+			condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonTargetUnreachable, "timeout", 1),
+			condition(v1.ConditionReconciling, metav1.ConditionTrue, v1.ReasonTargetUnreachable, "timeout", 1),
+		}},
+		// T-29: a held release stays Ready, but at the generation it was applied at.
+		"held while a release runs": {set: running(), outcome: Outcome{Kind: Failed, Failure: waiting},
+			want: []metav1.Condition{
+				condition(v1.ConditionReady, metav1.ConditionTrue, v1.ReasonSourceNotReady,
+					"no artifact; still running main@sha1:11111111", 1),
+				condition(v1.ConditionReconciling, metav1.ConditionTrue, v1.ReasonSourceNotReady, "no artifact", 2),
+			}},
+		"waits for its first source": {set: fresh(), outcome: Outcome{Kind: Failed, Failure: waiting}, want: []metav1.Condition{
+			condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonSourceNotReady, "no artifact", 1),
+			condition(v1.ConditionReconciling, metav1.ConditionTrue, v1.ReasonSourceNotReady, "no artifact", 1),
+		}},
+		"suspended while a release runs": {set: running(), outcome: Outcome{Kind: Suspended}, want: []metav1.Condition{
+			condition(v1.ConditionReady, metav1.ConditionTrue, v1.ReasonSuspended,
+				"spec.suspend is set: nothing is applied; still running main@sha1:11111111", 1),
+		}},
+		"suspended from the start": {set: fresh(), outcome: Outcome{Kind: Suspended}, want: []metav1.Condition{
+			condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonSuspended, "spec.suspend is set: nothing is applied", 1),
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			next := Next(tc.set, tc.outcome, now)
+			ignoreTime := cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
+			if diff := cmp.Diff(tc.want, next.Conditions, ignoreTime); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if next.ObservedGeneration != tc.set.Generation {
+				t.Errorf("observedGeneration is %d, want %d", next.ObservedGeneration, tc.set.Generation)
+			}
+		})
+	}
+}
+
+// An idle pass must not write: everything that another pass of the same state says is what is there already.
+func TestIdlePassChangesNothing(t *testing.T) {
+	at := func(seconds int) *metav1.Time {
+		time := metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))
+		return &time
+	}
+	pass := func(began int) Outcome {
+		return Outcome{Kind: Succeeded, Message: "done", Revisions: map[string]string{"a/app": "main@sha1:2222222222"},
+			Stages: []v1.StageStatus{{
+				Name: "one", Phase: v1.StageReady, Digest: "sha256:1", StartedAt: at(began), ReadyAt: at(began + 1),
+			}}}
+	}
+	set := fresh()
+	set.Status = Next(set, pass(0), now)
+	if diff := cmp.Diff(set.Status, Next(set, pass(60), now.Add(time.Minute))); diff != "" {
+		t.Errorf("status (-first +second):\n%s", diff)
+	}
+	if set.Status.Revision != "main@sha1:22222222" {
+		t.Errorf("revision is %q", set.Status.Revision)
+	}
+}
+
+func TestRequestedAtIsHandled(t *testing.T) {
+	set := fresh()
+	set.Annotations = map[string]string{v1.AnnotationRequestedAt: "yesterday"}
+	if got := Next(set, Outcome{Kind: Suspended}, now).LastHandledReconcileAt; got != "yesterday" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTruncate(t *testing.T) {
+	long := strings.Repeat("ü", maxMessage)
+	got := Truncate(long)
+	if len(got) > maxMessage || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+		t.Errorf("got %d bytes, valid %v", len(got), utf8.ValidString(got))
+	}
+	if got := Truncate("short"); got != "short" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestShort(t *testing.T) {
+	cases := map[string]struct {
+		revisions map[string]string
+		want      string
+	}{
+		"hash is cut":            {revisions: map[string]string{"a/b": "main@sha1:0123456789abcdef"}, want: "main@sha1:01234567"},
+		"equal ones once":        {revisions: map[string]string{"a/b": "v1@sha256:1", "a/c": "v1@sha256:1"}, want: "v1@sha256:1"},
+		"different ones, sorted": {revisions: map[string]string{"b/b": "two", "a/a": "one"}, want: "one,two"},
+		"none":                   {want: ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Short(tc.revisions); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
