@@ -1,0 +1,184 @@
+// Package apply writes a stage: what changed, in waves, as the stage's account. It takes only what package preflight
+// cleared, and never waits, deletes, or decides what comes next.
+package apply
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/drift"
+	"github.com/stageset/stageset/reconciler/health"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/preflight"
+)
+
+// Change is one object that was written.
+type Change struct {
+	Key inventory.Key
+	// Entry is the object's inventory entry after the write.
+	Entry v1.InventoryEntry
+	// Health is the object's health in the API server's answer.
+	Health health.Result
+}
+
+// ChangeSet is what an apply of a stage did, also when it ends in an error.
+type ChangeSet struct {
+	// Changes are the written objects, in no particular order.
+	Changes []Change
+	// Barrier is what later waves wait for, such as a CRD that is not established; then Remaining is not zero.
+	Barrier health.Report
+	// Remaining is how many changed objects of the stage are not written yet.
+	Remaining int
+}
+
+// Stage writes the changed objects of a stage wave by wave, up to concurrency at once, and passes over those in done,
+// which an earlier call wrote. Objects whose dry-run had to wait are dry-run before their wave's first write. A wave that
+// fails ends the apply with all of its errors as one *failure.Error; what was written is in the ChangeSet in any case.
+func Stage(ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options) (ChangeSet, error) {
+	writer := writer{cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1)}
+	var set ChangeSet
+	pending := pendingWaves(stage, options.Done)
+	for number, wave := range pending {
+		set.Remaining = count(pending[number:])
+		if number > 0 && !set.Barrier.Healthy() {
+			return set, nil
+		}
+		if err := writer.dryRun(ctx, wave); err != nil {
+			return set, err
+		}
+		changes, err := writer.write(ctx, wave)
+		set.Changes = append(set.Changes, changes...)
+		set.Remaining -= len(changes)
+		if err != nil {
+			return set, err
+		}
+		addBarriers(&set.Barrier, changes)
+	}
+	return set, nil
+}
+
+// Options say how a stage is written.
+type Options struct {
+	// Concurrency is how many requests run at once inside a wave; at least one.
+	Concurrency int
+	// Done are the objects that are already written in this run.
+	Done map[inventory.Key]bool
+}
+
+// pendingWaves are the changed objects that are not done, wave by wave.
+func pendingWaves(stage preflight.ClearedStage, done map[inventory.Key]bool) [][]*preflight.Object {
+	var waves [][]*preflight.Object
+	for _, object := range stage.Objects() {
+		if !object.Changed() || done[object.Key()] {
+			continue
+		}
+		last := len(waves) - 1
+		if last < 0 || waves[last][0].Wave() != object.Wave() {
+			waves = append(waves, nil)
+			last++
+		}
+		waves[last] = append(waves[last], object)
+	}
+	return waves
+}
+
+func count(waves [][]*preflight.Object) int {
+	total := 0
+	for _, wave := range waves {
+		total += len(wave)
+	}
+	return total
+}
+
+// addBarriers adds what the next waves cannot do without: CRDs have to be established.
+func addBarriers(barrier *health.Report, changes []Change) {
+	for _, change := range changes {
+		if change.Key.Kind == "CustomResourceDefinition" {
+			barrier.Add(change.Key, change.Health)
+		}
+	}
+}
+
+type writer struct {
+	cleared     preflight.Cleared
+	stage       preflight.ClearedStage
+	concurrency int
+}
+
+// dryRun checks the deferred objects of a wave.
+func (w writer) dryRun(ctx context.Context, wave []*preflight.Object) error {
+	var deferred []*preflight.Object
+	for _, object := range wave {
+		if object.Deferred() {
+			deferred = append(deferred, object)
+		}
+	}
+	return w.each(ctx, deferred, func(ctx context.Context, object *preflight.Object) error {
+		return w.cleared.DryRun(ctx, w.stage, object)
+	})
+}
+
+func (w writer) write(ctx context.Context, wave []*preflight.Object) ([]Change, error) {
+	var (
+		mu      sync.Mutex
+		changes []Change
+	)
+	err := w.each(ctx, wave, func(ctx context.Context, object *preflight.Object) error {
+		answer, err := w.cleared.Apply(ctx, w.stage, object)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		changes = append(changes, changeOf(object, answer))
+		return nil
+	})
+	return changes, err
+}
+
+// each runs one request for each object, up to the concurrency at once, and collects what the API server refuses. An error
+// that says that it cannot be asked at all ends the others.
+func (w writer) each(
+	ctx context.Context, objects []*preflight.Object, request func(context.Context, *preflight.Object) error,
+) error {
+	var (
+		mu       sync.Mutex
+		problems []preflight.Problem
+	)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(w.concurrency)
+	for _, object := range objects {
+		group.Go(func() error {
+			err := request(ctx, object)
+			if err == nil || !preflight.IsRefusal(err) {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			problems = append(problems, w.stage.Problem(object, err))
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return preflight.Refused(problems)
+}
+
+func changeOf(object *preflight.Object, answer *unstructured.Unstructured) Change {
+	live := drift.LiveOf(answer)
+	gvk := object.Desired().GroupVersionKind()
+	key := object.Key()
+	return Change{
+		Key: key,
+		Entry: v1.InventoryEntry{
+			Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: key.Namespace, Name: key.Name,
+			UID: live.UID, ResourceVersion: live.ResourceVersion, Generation: live.Generation, RenderedHash: object.Hash(),
+		},
+		Health: live.Health,
+	}
+}

@@ -1,0 +1,71 @@
+package drift
+
+import (
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/stageset/stageset/api/v1"
+)
+
+// State is what a recorded entry and the live object say about an object that is rendered.
+type State int
+
+const (
+	// Missing: the object does not exist, or is another one under the same name.
+	Missing State = iota
+	// Changed: what is rendered now is not what was recorded as applied.
+	Changed
+	// Suspect: somebody wrote the object since; only a dry-run can say whether a field of ours changed.
+	Suspect
+	// Unchanged: the object is as our last apply left it.
+	Unchanged
+)
+
+// Compare classifies a rendered object. hash is its rendered hash, recorded its inventory entry, live what Observe saw
+// (nil when it does not exist).
+func Compare(rendered *unstructured.Unstructured, hash string, recorded v1.InventoryEntry, live *Live) State {
+	switch {
+	case live == nil:
+		return Missing
+	case recorded.RenderedHash != hash || hash == "":
+		return Changed
+	case recorded.UID != live.UID:
+		return Changed
+	case recorded.ResourceVersion == live.ResourceVersion:
+		return Unchanged
+	case recorded.Generation != 0 && recorded.Generation == live.Generation && metadataHolds(rendered, live):
+		return Unchanged
+	default:
+		return Suspect
+	}
+}
+
+// metadataHolds is true when the live labels and annotations have every rendered value: changes of metadata do not
+// count in the generation.
+func metadataHolds(rendered *unstructured.Unstructured, live *Live) bool {
+	return holds(rendered.GetLabels(), live.Labels) && holds(rendered.GetAnnotations(), live.Annotations)
+}
+
+func holds(rendered, live map[string]string) bool {
+	for key, value := range rendered {
+		if actual, found := live[key]; !found || actual != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Same is true when a dry-run's answer equals the live object in everything that an apply can change: managedFields,
+// resourceVersion and generation follow from a change, they are none.
+func Same(live, answer *unstructured.Unstructured) bool {
+	return reflect.DeepEqual(stripped(live), stripped(answer))
+}
+
+func stripped(obj *unstructured.Unstructured) map[string]any {
+	bare := obj.DeepCopy()
+	bare.SetManagedFields(nil)
+	bare.SetResourceVersion("")
+	bare.SetGeneration(0)
+	return bare.Object
+}

@@ -1,0 +1,69 @@
+package drift
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/stageset/stageset/api/v1"
+)
+
+func TestCompare(t *testing.T) {
+	rendered := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"labels": map[string]any{"app": "web"}, "annotations": map[string]any{"note": "x"},
+	}}}
+	recorded := v1.InventoryEntry{UID: "1", ResourceVersion: "10", Generation: 2, RenderedHash: "h"}
+	ours := map[string]string{"app": "web", "theirs": "y"}
+	note := map[string]string{"note": "x"}
+	withoutGeneration := recorded
+	withoutGeneration.Generation = 0
+	cases := map[string]struct {
+		hash     string
+		recorded v1.InventoryEntry
+		live     *Live
+		want     State
+	}{
+		"does not exist":     {hash: "h", recorded: recorded, want: Missing},
+		"never recorded":     {hash: "h", live: &Live{UID: "1"}, want: Changed},
+		"written ahead only": {hash: "h", recorded: v1.InventoryEntry{}, live: &Live{UID: "1"}, want: Changed},
+		"another content":    {hash: "new", recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Changed},
+		"another object":     {hash: "h", recorded: recorded, live: &Live{UID: "2", ResourceVersion: "10"}, want: Changed},
+		"untouched":          {hash: "h", recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Unchanged},
+		"only its status was": {hash: "h", recorded: recorded, want: Unchanged,
+			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Labels: ours, Annotations: note}},
+		"its spec was": {hash: "h", recorded: recorded, want: Suspect,
+			live: &Live{UID: "1", ResourceVersion: "11", Generation: 3, Labels: ours, Annotations: note}},
+		// Metadata does not count in the generation.
+		"a label of ours was": {hash: "h", recorded: recorded, want: Suspect,
+			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Labels: map[string]string{"app": "no"}, Annotations: note}},
+		"an annotation of ours was removed": {hash: "h", recorded: recorded, want: Suspect,
+			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Labels: ours}},
+		"a kind without generation was": {hash: "h", recorded: withoutGeneration, want: Suspect,
+			live: &Live{UID: "1", ResourceVersion: "11", Labels: ours, Annotations: note}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Compare(rendered, tc.hash, tc.recorded, tc.live); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSame(t *testing.T) {
+	object := func(resourceVersion, value string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{
+				"name": "a", "resourceVersion": resourceVersion, "generation": int64(1),
+				"managedFields": []any{map[string]any{"time": resourceVersion}},
+			},
+			"data": map[string]any{"key": value},
+		}}
+	}
+	if !Same(object("1", "x"), object("2", "x")) {
+		t.Error("objects that differ in resourceVersion and managedFields alone are not the same")
+	}
+	if Same(object("1", "x"), object("1", "y")) {
+		t.Error("objects with different data are the same")
+	}
+}

@@ -1,0 +1,154 @@
+// Package health says whether objects are healthy, from their content alone, as kstatus does. It never waits and never
+// talks to a cluster.
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/stageset/stageset/reconciler/inventory"
+)
+
+// Verdict is what an object's content says of its health.
+type Verdict int
+
+const (
+	// Healthy: the object is what its spec asks for, at its current generation.
+	Healthy Verdict = iota
+	// Progressing: it is not there yet, and may get there by itself.
+	Progressing
+	// Failed: its controller says that it will not get there.
+	Failed
+)
+
+// Result is the health of one object.
+type Result struct {
+	Verdict Verdict
+	// Message says what the object waits for or why it failed; empty when healthy.
+	Message string
+}
+
+// existence lists the kinds whose health is that they exist: for these a LIST of metadata is enough.
+var existence = map[schema.GroupKind]bool{
+	{Kind: "ConfigMap"}:                                                             true,
+	{Kind: "Secret"}:                                                                true,
+	{Kind: "ServiceAccount"}:                                                        true,
+	{Kind: "LimitRange"}:                                                            true,
+	{Kind: "Endpoints"}:                                                             true,
+	{Group: rbac, Kind: "Role"}:                                                     true,
+	{Group: rbac, Kind: "RoleBinding"}:                                              true,
+	{Group: rbac, Kind: "ClusterRole"}:                                              true,
+	{Group: rbac, Kind: "ClusterRoleBinding"}:                                       true,
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:                             true,
+	{Group: "networking.k8s.io", Kind: "IngressClass"}:                              true,
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:                             true,
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:                                 true,
+	{Group: "node.k8s.io", Kind: "RuntimeClass"}:                                    true,
+	{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:                              true,
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: true,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   true,
+}
+
+const rbac = "rbac.authorization.k8s.io"
+
+// ByExistence is true for kinds that are healthy as soon as they exist.
+func ByExistence(kind schema.GroupKind) bool { return existence[kind] }
+
+// Of is the health of an object. An object that is being deleted, or whose status cannot be read, is Progressing.
+func Of(obj *unstructured.Unstructured) Result {
+	if obj.GetDeletionTimestamp() != nil {
+		return Result{Verdict: Progressing, Message: "is being deleted"}
+	}
+	if ByExistence(obj.GroupVersionKind().GroupKind()) {
+		return Result{}
+	}
+	if isJob(obj) {
+		return ofJob(obj)
+	}
+	computed, err := status.Compute(obj)
+	if err != nil {
+		return Result{Verdict: Progressing, Message: "has a status that cannot be read: " + err.Error()}
+	}
+	switch computed.Status {
+	case status.CurrentStatus:
+		return Result{}
+	case status.FailedStatus:
+		return Result{Verdict: Failed, Message: cmp.Or(computed.Message, "is "+string(computed.Status))}
+	default:
+		return Result{Verdict: Progressing, Message: cmp.Or(computed.Message, "is "+string(computed.Status))}
+	}
+}
+
+func isJob(obj *unstructured.Unstructured) bool {
+	return obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"}
+}
+
+// ofJob differs from kstatus, which calls a Job healthy once it has started: a stage after a migration needs it finished.
+func ofJob(job *unstructured.Unstructured) Result {
+	conditions, _, err := unstructured.NestedSlice(job.Object, "status", "conditions")
+	if err != nil {
+		return Result{Verdict: Progressing, Message: "has a status that cannot be read: " + err.Error()}
+	}
+	for _, item := range conditions {
+		condition, _ := item.(map[string]any)
+		if condition["status"] != "True" {
+			continue
+		}
+		switch condition["type"] {
+		case "Complete", "SuccessCriteriaMet":
+			return Result{}
+		case "Failed", "FailureTarget":
+			return Result{Verdict: Failed, Message: fmt.Sprintf("Job failed: %v: %v", condition["reason"], condition["message"])}
+		}
+	}
+	return Result{Verdict: Progressing, Message: "Job has not completed"}
+}
+
+// Item is an object that is not healthy.
+type Item struct {
+	Key    inventory.Key
+	Result Result
+}
+
+// Report is the health of a set of objects: those that are not healthy, in the order they were added.
+type Report struct {
+	Failed, Progressing []Item
+}
+
+// Add puts an object's result into the report.
+func (r *Report) Add(key inventory.Key, result Result) {
+	switch result.Verdict {
+	case Failed:
+		r.Failed = append(r.Failed, Item{Key: key, Result: result})
+	case Progressing:
+		r.Progressing = append(r.Progressing, Item{Key: key, Result: result})
+	}
+}
+
+// Healthy is true when nothing in the report failed or is in progress.
+func (r Report) Healthy() bool { return len(r.Failed) == 0 && len(r.Progressing) == 0 }
+
+// maxNamed is how many objects a message names before it counts.
+const maxNamed = 5
+
+// FailedMessage names what failed and why; at most five objects, then a count.
+func (r Report) FailedMessage() string { return message(r.Failed) }
+
+// ProgressingMessage names what is waited for; at most five objects, then a count.
+func (r Report) ProgressingMessage() string { return message(r.Progressing) }
+
+func message(items []Item) string {
+	var parts []string
+	for _, item := range items[:min(len(items), maxNamed)] {
+		parts = append(parts, item.Key.String()+": "+item.Result.Message)
+	}
+	if more := len(items) - maxNamed; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
+}

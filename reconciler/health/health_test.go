@@ -1,0 +1,95 @@
+package health
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/stageset/stageset/reconciler/inventory"
+)
+
+func TestOf(t *testing.T) {
+	cases := map[string]struct {
+		manifest string
+		want     Verdict
+	}{
+		"ConfigMap exists": {manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", want: Healthy},
+		"ConfigMap is being deleted": {want: Progressing,
+			manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, deletionTimestamp: '2026-01-01T00:00:00Z'}"},
+		"Deployment not observed": {want: Progressing,
+			manifest: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, generation: 2}\nstatus: {observedGeneration: 1}"},
+		"Deployment available": {want: Healthy, manifest: `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a, generation: 1}
+spec: {replicas: 1}
+status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1,
+  conditions: [{type: Available, status: "True"}]}`},
+		"Deployment exceeded its deadline": {want: Failed, manifest: `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a, generation: 1}
+spec: {replicas: 1}
+status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1,
+  conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}`},
+		// T-36: a Job is healthy when it completed, not when it started.
+		"Job runs": {want: Progressing,
+			manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nstatus: {active: 1, startTime: '2026-01-01T00:00:00Z'}"},
+		"Job completed": {want: Healthy,
+			manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nstatus: {conditions: [{type: Complete, status: 'True'}]}"},
+		"Job failed": {want: Failed,
+			manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nstatus: {conditions: [{type: Failed, status: 'True'}]}"},
+		// T-38: what says that it stalled will not become ready.
+		"custom resource stalled": {want: Failed, manifest: `
+apiVersion: example.com/v1
+kind: Thing
+metadata: {name: a, generation: 1}
+status: {observedGeneration: 1, conditions: [{type: Stalled, status: "True", reason: Never, message: it will not}]}`},
+		"custom resource not ready": {want: Progressing, manifest: `
+apiVersion: example.com/v1
+kind: Thing
+metadata: {name: a, generation: 1}
+status: {observedGeneration: 1, conditions: [{type: Ready, status: "False", reason: Soon}]}`},
+		"CRD not established": {want: Progressing,
+			manifest: "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			obj := &unstructured.Unstructured{}
+			content, err := yaml.YAMLToJSON([]byte(tc.manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := obj.UnmarshalJSON(content); err != nil {
+				t.Fatal(err)
+			}
+			got := Of(obj)
+			if got.Verdict != tc.want {
+				t.Errorf("got %+v, want verdict %d", got, tc.want)
+			}
+			if (got.Message == "") != (tc.want == Healthy) {
+				t.Errorf("message is %q", got.Message)
+			}
+		})
+	}
+}
+
+// T-42: a message names what is not healthy, at most five objects, then a count.
+func TestReportNamesFive(t *testing.T) {
+	var report Report
+	for i := range 7 {
+		key := inventory.Key{Kind: "Thing", Name: fmt.Sprint(i)}
+		report.Add(key, Result{Verdict: Progressing, Message: "soon"})
+		report.Add(key, Result{})
+	}
+	want := "Thing 0: soon; Thing 1: soon; Thing 2: soon; Thing 3: soon; Thing 4: soon; and 2 more"
+	if diff := cmp.Diff(want, report.ProgressingMessage()); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+	if report.Healthy() || report.FailedMessage() != "" {
+		t.Errorf("report is %+v", report)
+	}
+}

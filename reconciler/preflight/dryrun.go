@@ -1,0 +1,106 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/stageset/stageset/reconciler/drift"
+)
+
+// dryRun asks the API server about every changed object of every stage, as the stage's account, and collects all that
+// it refuses. An object that somebody else wrote since our last apply, but that a dry-run finds as it should be, is
+// unchanged from then on.
+func dryRun(ctx context.Context, in Input, stages []ClearedStage) error {
+	var (
+		mu       sync.Mutex
+		problems []Problem
+	)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(in.Concurrency, 1))
+	for _, stage := range stages {
+		for _, object := range stage.objects {
+			if !object.Changed() || object.Deferred() {
+				continue
+			}
+			group.Go(func() error {
+				err := check(ctx, in, stage, object)
+				if err == nil {
+					return nil
+				}
+				if !IsRefusal(err) {
+					return cannotAsk(stage.name, stage.account, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				problems = append(problems, stage.Problem(object, err))
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return Refused(problems)
+}
+
+func check(ctx context.Context, in Input, stage ClearedStage, object *Object) error {
+	desired := object.Desired()
+	answer, err := in.Applier.Apply(ctx, stage.target, desired, true)
+	if err != nil {
+		return err
+	}
+	switch object.state {
+	case drift.Missing:
+		// A dry-run that would create has no resourceVersion; one that has it found an object that no inventory names.
+		if answer.GetResourceVersion() != "" {
+			live := drift.LiveOf(answer)
+			object.live, object.state = &live, drift.Changed
+		}
+	case drift.Suspect:
+		live, err := stage.target.Get(ctx, desired.GroupVersionKind(), object.key.Namespace, object.key.Name)
+		if err != nil {
+			return err
+		}
+		if drift.Same(live, answer) {
+			seen := drift.LiveOf(live)
+			object.live, object.state, object.verified = &seen, drift.Unchanged, true
+		}
+	}
+	return nil
+}
+
+// DryRun checks one deferred object once what it waited for exists. Its error is the API server's refusal (IsRefusal), or a
+// *failure.Error that says that the target cannot be asked.
+func (c Cleared) DryRun(ctx context.Context, stage ClearedStage, object *Object) error {
+	_, err := c.send(ctx, stage, object, true)
+	return err
+}
+
+// Apply writes one object; errors are those of DryRun.
+func (c Cleared) Apply(ctx context.Context, stage ClearedStage, object *Object) (*unstructured.Unstructured, error) {
+	return c.send(ctx, stage, object, false)
+}
+
+func (c Cleared) send(ctx context.Context, stage ClearedStage, object *Object, dry bool) (
+	*unstructured.Unstructured, error,
+) {
+	answer, err := c.applier.Apply(ctx, stage.target, object.Desired(), dry)
+	if err != nil && !IsRefusal(err) {
+		return nil, cannotAsk(stage.name, stage.account, err)
+	}
+	return answer, err
+}
+
+// IsRefusal is true for an answer that is about the object, and not about whether the API server can be asked.
+func IsRefusal(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return !apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsInternalError(err) &&
+			!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err)
+	}
+	return isConflict(err) || isUnknownKind(err)
+}

@@ -1,0 +1,34 @@
+package preflight
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/drift"
+	"github.com/stageset/stageset/reconciler/health"
+	"github.com/stageset/stageset/reconciler/inventory"
+)
+
+// Look reads the health of what the entries name, as the stage's account. Objects that do not exist, or are others than the
+// entries name, are not in the answer. Its error is a *failure.Error.
+func Look(ctx context.Context, stage ClearedStage, selector labels.Selector, entries []v1.InventoryEntry) (
+	map[inventory.Key]health.Result, error,
+) {
+	snapshot, err := drift.Observe(ctx, stage.target, selector, entries)
+	if err != nil {
+		return nil, CannotAsk(stage, err)
+	}
+	results := map[inventory.Key]health.Result{}
+	for _, entry := range entries {
+		key := inventory.EntryKey(entry)
+		if live, exists := snapshot[key]; exists && live.UID == entry.UID {
+			results[key] = live.Health
+		}
+	}
+	return results, nil
+}
+
+// CannotAsk is the *failure.Error for a target that gives no answer.
+func CannotAsk(stage ClearedStage, err error) error { return cannotAsk(stage.name, stage.account, err) }

@@ -1,0 +1,220 @@
+// Package preflight makes every check that needs the target before the first write: what is live, what changed, and
+// whether the API server would take it, as the account that will apply it. Its result, Cleared, is the only thing that
+// package apply accepts. It never writes: every apply it sends is a dry-run.
+package preflight
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/drift"
+	"github.com/stageset/stageset/reconciler/health"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/ownership"
+)
+
+// Target is a cluster as a stage's account sees it.
+type Target interface {
+	ownership.Target
+	drift.Reader
+}
+
+// Rendered is one object of a stage: placed, stamped with its owner, and hashed.
+type Rendered struct {
+	Desired *unstructured.Unstructured
+	// Origin is where the artifact defines it: file and line.
+	Origin string
+	// Hash is its rendered hash.
+	Hash string
+}
+
+// Stage is one stage of a run as it comes from the build.
+type Stage struct {
+	Name string
+	// Account is the user name that the stage is applied as: system:serviceaccount:<namespace>:<name>.
+	Account string
+	Target  Target
+	Objects []Rendered
+}
+
+// Input is what one preflight covers: all stages of a StageSet.
+type Input struct {
+	Applier ownership.Applier
+	// Recorded are the entries of all the StageSet's inventories.
+	Recorded map[inventory.Key]v1.InventoryEntry
+	Stages   []Stage
+	// Concurrency bounds the dry-runs that are under way at once.
+	Concurrency int
+}
+
+// Object is a rendered object with what the preflight found out about it.
+type Object struct {
+	rendered Rendered
+	key      inventory.Key
+	state    drift.State
+	live     *drift.Live
+	verified bool
+	waitsFor string
+	wave     int
+}
+
+// Desired is the object as it will be applied. It must not be changed.
+func (o *Object) Desired() *unstructured.Unstructured { return o.rendered.Desired }
+
+// Origin is where the artifact defines the object.
+func (o *Object) Origin() string { return o.rendered.Origin }
+
+// Hash is the object's rendered hash.
+func (o *Object) Hash() string { return o.rendered.Hash }
+
+// Key is the object's key.
+func (o *Object) Key() inventory.Key { return o.key }
+
+// Wave is the object's place in its stage: lower waves are applied first.
+func (o *Object) Wave() int { return o.wave }
+
+// Changed is true when the object has to be written.
+func (o *Object) Changed() bool { return o.state != drift.Unchanged }
+
+// Deferred is true when the dry-run has to wait for something that the release itself creates earlier.
+func (o *Object) Deferred() bool { return o.waitsFor != "" }
+
+// Entry is the object's inventory entry before this run writes it: as it was recorded, or with the UID the preflight saw.
+func (o *Object) Entry(recorded map[inventory.Key]v1.InventoryEntry) v1.InventoryEntry {
+	if entry, known := recorded[o.key]; known && (o.live == nil || entry.UID == o.live.UID || entry.UID == "") {
+		return o.refreshed(entry)
+	}
+	gvk := o.rendered.Desired.GroupVersionKind()
+	entry := v1.InventoryEntry{
+		Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.key.Namespace, Name: o.key.Name,
+	}
+	if o.live != nil {
+		entry.UID = o.live.UID
+	}
+	return entry
+}
+
+// refreshed has the numbers of a live object that a dry-run found to be as applied, so that the next pass need not ask
+// again.
+func (o *Object) refreshed(entry v1.InventoryEntry) v1.InventoryEntry {
+	if o.verified {
+		entry.ResourceVersion, entry.Generation = o.live.ResourceVersion, o.live.Generation
+	}
+	return entry
+}
+
+// Health is the object's health as the preflight saw it; an object that does not exist yet is Progressing.
+func (o *Object) Health() health.Result {
+	if o.live == nil {
+		return health.Result{Verdict: health.Progressing, Message: "does not exist yet"}
+	}
+	return o.live.Health
+}
+
+// ClearedStage is a stage whose objects passed the preflight.
+type ClearedStage struct {
+	name    string
+	account string
+	target  Target
+	objects []*Object
+}
+
+// Name is the stage's name.
+func (s ClearedStage) Name() string { return s.name }
+
+// Account is the user name that the stage is applied as.
+func (s ClearedStage) Account() string { return s.account }
+
+// Target is the cluster as the stage's account sees it.
+func (s ClearedStage) Target() Target { return s.target }
+
+// Objects are the stage's objects, ordered by wave and within a wave by key.
+func (s ClearedStage) Objects() []*Object { return s.objects }
+
+// Cleared is a release that may be applied.
+type Cleared struct {
+	stages  []ClearedStage
+	applier ownership.Applier
+}
+
+// Stages are the stages in order.
+func (c Cleared) Stages() []ClearedStage { return c.stages }
+
+// Check runs the preflight of all stages. Its error is a *failure.Error that names every problem of every stage, or the
+// first one that says that the target cannot be asked.
+func Check(ctx context.Context, in Input) (Cleared, error) {
+	stages, err := observe(ctx, in)
+	if err != nil {
+		return Cleared{}, err
+	}
+	deferObjects(stages)
+	if err := dryRun(ctx, in, stages); err != nil {
+		return Cleared{}, err
+	}
+	return Cleared{stages: stages, applier: in.Applier}, nil
+}
+
+// observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects.
+func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
+	snapshots := map[string]drift.Snapshot{}
+	stages := make([]ClearedStage, 0, len(in.Stages))
+	for _, stage := range in.Stages {
+		snapshot, seen := snapshots[stage.Account]
+		if !seen {
+			var err error
+			snapshot, err = drift.Observe(ctx, stage.Target, in.Applier.Owner.Selector(), recordedOf(in, stage.Account))
+			if err != nil {
+				return nil, cannotAsk(stage.Name, stage.Account, err)
+			}
+			snapshots[stage.Account] = snapshot
+		}
+		stages = append(stages, classify(stage, in.Recorded, snapshot))
+	}
+	return stages, nil
+}
+
+// recordedOf are the recorded entries of all objects that stages with the account render.
+func recordedOf(in Input, account string) []v1.InventoryEntry {
+	recorded := map[inventory.Key]v1.InventoryEntry{}
+	for _, stage := range in.Stages {
+		if stage.Account != account {
+			continue
+		}
+		for _, rendered := range stage.Objects {
+			key := inventory.KeyOf(rendered.Desired)
+			if entry, known := in.Recorded[key]; known {
+				entry.Version = rendered.Desired.GroupVersionKind().Version
+				recorded[key] = entry
+			}
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(recorded), inventory.Compare)
+	entries := make([]v1.InventoryEntry, 0, len(keys))
+	for _, key := range keys {
+		entries = append(entries, recorded[key])
+	}
+	return entries
+}
+
+func classify(stage Stage, recorded map[inventory.Key]v1.InventoryEntry, snapshot drift.Snapshot) ClearedStage {
+	cleared := ClearedStage{name: stage.Name, account: stage.Account, target: stage.Target}
+	for _, rendered := range stage.Objects {
+		object := &Object{rendered: rendered, key: inventory.KeyOf(rendered.Desired), wave: Wave(rendered.Desired)}
+		if live, found := snapshot[object.key]; found {
+			object.live = &live
+		}
+		object.state = drift.Compare(rendered.Desired, rendered.Hash, recorded[object.key], object.live)
+		cleared.objects = append(cleared.objects, object)
+	}
+	slices.SortStableFunc(cleared.objects, func(a, b *Object) int {
+		if a.wave != b.wave {
+			return a.wave - b.wave
+		}
+		return inventory.Compare(a.key, b.key)
+	})
+	return cleared
+}

@@ -1,0 +1,142 @@
+// Package prune deletes what inventories name and nothing else: with UID and resourceVersion preconditions, in reverse
+// order, as the account that applied it. It never waits for a deletion to finish and never writes an inventory.
+package prune
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/ownership"
+	"github.com/stageset/stageset/reconciler/tenant"
+)
+
+// Target is a cluster as the account that applied the entries sees it.
+type Target interface {
+	// Get reads one object.
+	Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// Delete deletes one object; gone is true when the answer says that it no longer exists.
+	Delete(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options tenant.DeleteOptions) (gone bool,
+		err error)
+}
+
+// Outcome says what became of the entries of one step. Keys are in stable order.
+type Outcome struct {
+	// Gone entries were seen not to exist, or to be objects that are not ours.
+	Gone []inventory.Key
+	// Kept entries are left where they are because the live object says so.
+	Kept []inventory.Key
+	// Waiting entries are being deleted; something else, such as a finalizer, has to let go first.
+	Waiting []inventory.Key
+	// Failed entries could not be deleted.
+	Failed []Failure
+}
+
+// Failure is an entry that could not be deleted.
+type Failure struct {
+	Key inventory.Key
+	Err error
+}
+
+// Done is true when nothing of the step is left to be deleted.
+func (o Outcome) Done() bool { return len(o.Waiting) == 0 && len(o.Failed) == 0 }
+
+// result is what became of one entry.
+type result int
+
+const (
+	gone result = iota
+	kept
+	waiting
+)
+
+// Run deletes the entries of one step, wave by wave from the last to the first, up to concurrency at once.
+func Run(ctx context.Context, target Target, owner ownership.Owner, step Step, concurrency int) Outcome {
+	var (
+		mu      sync.Mutex
+		outcome Outcome
+	)
+	for _, wave := range step.waves() {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(max(concurrency, 1))
+		for _, entry := range wave {
+			group.Go(func() error {
+				became, err := remove(ctx, target, owner, entry)
+				mu.Lock()
+				defer mu.Unlock()
+				outcome.add(inventory.EntryKey(entry), became, err)
+				return nil
+			})
+		}
+		_ = group.Wait() // every error is in the outcome
+	}
+	outcome.sort()
+	return outcome
+}
+
+func (o *Outcome) add(key inventory.Key, became result, err error) {
+	switch {
+	case err != nil:
+		o.Failed = append(o.Failed, Failure{Key: key, Err: err})
+	case became == gone:
+		o.Gone = append(o.Gone, key)
+	case became == kept:
+		o.Kept = append(o.Kept, key)
+	default:
+		o.Waiting = append(o.Waiting, key)
+	}
+}
+
+func (o *Outcome) sort() {
+	slices.SortFunc(o.Gone, inventory.Compare)
+	slices.SortFunc(o.Kept, inventory.Compare)
+	slices.SortFunc(o.Waiting, inventory.Compare)
+	slices.SortFunc(o.Failed, func(a, b Failure) int { return inventory.Compare(a.Key, b.Key) })
+}
+
+// remove deletes one entry, or finds out that there is nothing to delete.
+func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.InventoryEntry) (result, error) {
+	gvk := inventory.EntryGVK(entry)
+	live, err := target.Get(ctx, gvk, entry.Namespace, entry.Name)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return gone, nil
+	case err != nil:
+		return waiting, err
+	case !ours(live, owner, entry):
+		return gone, nil
+	case live.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled:
+		return kept, nil
+	case live.GetDeletionTimestamp() != nil:
+		return waiting, nil
+	}
+	options := tenant.DeleteOptions{UID: live.GetUID(), ResourceVersion: live.GetResourceVersion()}
+	deleted, err := target.Delete(ctx, gvk, entry.Namespace, entry.Name, options)
+	switch {
+	case apierrors.IsConflict(err):
+		// Somebody wrote it between our read and our delete; the next look decides anew.
+		return waiting, nil
+	case err != nil:
+		return waiting, err
+	case deleted:
+		return gone, nil
+	}
+	return waiting, nil
+}
+
+// ours is true when the live object is the one that the entry names. An entry without a UID was written ahead of an
+// apply whose answer never came: the object is ours only if our manager applied it.
+func ours(live *unstructured.Unstructured, owner ownership.Owner, entry v1.InventoryEntry) bool {
+	if entry.UID != "" {
+		return live.GetUID() == entry.UID
+	}
+	return ownership.Manages(live, owner.FieldManager())
+}
