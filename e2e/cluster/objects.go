@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -105,18 +106,23 @@ func (c *Cluster) Namespace(t testing.TB, prefix string) string {
 	if err := c.client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("making a namespace: %v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := cleanupContext()
-		defer cancel()
-		if err := client.IgnoreNotFound(c.client.Delete(ctx, namespace)); err != nil {
-			t.Errorf("deleting namespace %s: %v", namespace.Name, err)
-		}
-	})
+	c.deleteAfter(t, namespace)
 	if c.controllers {
 		// Pods are refused until it exists.
 		c.WaitFor(t, Ref("v1", "ServiceAccount", namespace.Name, "default"))
 	}
 	return namespace.Name
+}
+
+// deleteAfter deletes the object at the end of the test, and does not wait until it is gone.
+func (c *Cluster) deleteAfter(t testing.TB, object client.Object) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout) // the test's own has ended
+		defer cancel()
+		if err := client.IgnoreNotFound(c.client.Delete(ctx, object)); err != nil {
+			t.Errorf("deleting %s: %v", client.ObjectKeyFromObject(object), err)
+		}
+	})
 }
 
 // TokenConfig is a configuration with a real token of the service account, which must exist, and with nothing else of

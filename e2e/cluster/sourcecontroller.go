@@ -36,6 +36,7 @@ kind: ClusterRoleBinding
 metadata: {name: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
 subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[1]s}]`, namespace))
+	c.deleteAfter(t, Ref("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", namespace))
 	artifacts := loopback(t)
 	health := loopback(t)
 	return &SourceController{

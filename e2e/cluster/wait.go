@@ -47,7 +47,7 @@ func (c *Cluster) WaitFor(t testing.TB, ref client.Object, predicates ...Predica
 		return check(live, predicates)
 	})
 	if err != nil {
-		t.Fatalf("waiting for %s: %v\n%s", describe(live), err, print(live))
+		t.Fatalf("waiting for %s: %v\n%s", describe(live), err, asYAML(live))
 	}
 	return live
 }
@@ -64,7 +64,7 @@ func (c *Cluster) WaitGone(t testing.TB, ref client.Object) {
 		return client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		t.Fatalf("waiting for %s to be gone: %v\n%s", describe(live), err, print(live))
+		t.Fatalf("waiting for %s to be gone: %v\n%s", describe(live), err, asYAML(live))
 	}
 }
 
@@ -157,17 +157,12 @@ func poll(ctx context.Context, check func(ctx context.Context) error) error {
 	return fmt.Errorf("%w (gave up: %w)", last, err)
 }
 
-// cleanupContext is for what happens after the test, whose own context has ended by then.
-func cleanupContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), cleanupTimeout)
-}
-
 func describe(object client.Object) string {
 	return fmt.Sprintf("%s %s", object.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(object))
 }
 
-// print is the object as YAML without the fields that only machines read.
-func print(object *unstructured.Unstructured) string {
+// asYAML is the object without the fields that only machines read.
+func asYAML(object *unstructured.Unstructured) string {
 	if object.GetResourceVersion() == "" {
 		return "(it does not exist)"
 	}

@@ -52,7 +52,8 @@ func TestPushOverHTTPIsRefused(t *testing.T) {
 	want := repository.MustCommit(t, map[string]string{"a": "1"})
 	clone := t.TempDir()
 	git(t, "clone", "--quiet", repository.URL(), clone)
-	git(t, "-C", clone, "-c", "user.name=e2e", "-c", "user.email=e2e@localhost", "commit", "--quiet", "--allow-empty", "-m", "mine")
+	author := []string{"-C", clone, "-c", "user.name=e2e", "-c", "user.email=e2e@localhost"}
+	git(t, append(author, "commit", "--quiet", "--allow-empty", "-m", "mine")...)
 	if output, err := command("-C", clone, "push", "origin", gitserver.Branch).CombinedOutput(); err == nil {
 		t.Errorf("the push succeeds: %s", output)
 	}

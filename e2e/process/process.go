@@ -36,7 +36,7 @@ type Options struct {
 	Env []string
 	// Dir is where it runs; empty for the directory of the test.
 	Dir string
-	// ReadyURL, if set, is polled until it answers 200. It is asked on loopback, and certificates are not looked at.
+	// ReadyURL, if set, is polled until it answers 200.
 	ReadyURL string
 	// ReadyOutput, if set, is text that the process writes when it is ready.
 	ReadyOutput string

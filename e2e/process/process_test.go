@@ -45,7 +45,7 @@ func shell(script string) process.Options {
 
 func TestReadyIsWaitedFor(t *testing.T) {
 	var asked atomic.Int32
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) < 3 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -148,10 +148,8 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // says that it was killed
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return !alive(child), nil
-	})
-	if err != nil {
+	gone := func(context.Context) (bool, error) { return !alive(child), nil }
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, gone); err != nil {
 		t.Errorf("process %d outlives its parent", child)
 	}
 }
@@ -167,7 +165,7 @@ func alive(pid int) bool {
 
 func TestOutputIsBounded(t *testing.T) {
 	const limit = 1 << 20
-	options := shell(`i=0; while [ $i -lt 4 ]; do head -c 1048576 /dev/zero | tr '\0' $i; i=$((i+1)); done; echo; echo last; exec sleep 60`)
+	options := shell(`for i in 0 1 2 3; do head -c 1048576 /dev/zero | tr '\0' $i; done; echo; echo last; exec sleep 60`)
 	options.ReadyOutput = "\nlast\n"
 	p := process.Start(t, options)
 	if got := len(p.Output()); got != limit {

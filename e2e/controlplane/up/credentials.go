@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -117,16 +119,25 @@ func parseTokens(content []byte) (map[string]string, error) {
 	return tokens, nil
 }
 
-// writeKubeconfig writes a kubeconfig of the user, readable by the owner alone.
+// contextName is the name of cluster and context in every kubeconfig that this package writes.
+const contextName = "controlplane"
+
+// writeKubeconfig writes a kubeconfig of the user, readable by the owner alone. It replaces none but its own: a path
+// given by mistake may hold the only key to another cluster.
 func (c credentials) writeKubeconfig(path, user string, port int) error {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["controlplane"] = &clientcmdapi.Cluster{
-		Server:                   server(port),
-		CertificateAuthorityData: c.authority,
+	present, err := clientcmd.LoadFromFile(path)
+	if err == nil && present.CurrentContext != contextName {
+		return fmt.Errorf("%s is a kubeconfig of something else (its context is %q): name another file with --kubeconfig",
+			path, present.CurrentContext)
 	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s is there and is no kubeconfig: name another file with --kubeconfig (%w)", path, err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[contextName] = &clientcmdapi.Cluster{Server: server(port), CertificateAuthorityData: c.authority}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: c.tokens[user]}
-	config.Contexts["controlplane"] = &clientcmdapi.Context{Cluster: "controlplane", AuthInfo: user}
-	config.CurrentContext = "controlplane"
+	config.Contexts[contextName] = &clientcmdapi.Context{Cluster: contextName, AuthInfo: user}
+	config.CurrentContext = contextName
 	return clientcmd.WriteToFile(*config, path)
 }
 

@@ -47,7 +47,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("controlplane up", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&opts.dir, "dir", "", "directory of the cluster's data, keys and logs; made if missing, resumed if not")
-	flags.StringVar(&opts.kubeconfig, "kubeconfig", "", "file to write the administrator's kubeconfig to (default DIR/kubeconfig)")
+	flags.StringVar(&opts.kubeconfig, "kubeconfig", "", "file for the administrator's kubeconfig (default DIR/kubeconfig)")
 	flags.BoolVar(&opts.withNodes, "with-nodes", false, "also run the scheduler, KWOK and two nodes, so that Pods become Ready")
 	flags.StringVar(&opts.kwok, "kwok", "", "KWOK's binary (default the file kwok beside this binary)")
 	flags.BoolVar(&opts.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a parent that may be killed")

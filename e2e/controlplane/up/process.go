@@ -49,6 +49,7 @@ func (g *group) start(program string, command []string) error {
 	c.cmd = exec.Command(program, command[1:]...)
 	c.cmd.Args[0] = command[0]
 	c.cmd.Dir = g.d.path
+	c.cmd.Env = []string{"HOME=" + g.d.path} // no setting of the user's gets in: etcd and KWOK read many
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	c.cmd.SysProcAttr = childAttributes(g.leader())
 	started := make(chan error, 1)
