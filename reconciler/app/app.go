@@ -155,6 +155,7 @@ func assemble(
 	inventories := store.New(mgr.GetClient())
 	return &controller.Reconciler{
 		Client:   mgr.GetClient(),
+		Live:     mgr.GetAPIReader(),
 		Store:    inventories,
 		Policies: set,
 		Pipeline: &pipeline.Pipeline{

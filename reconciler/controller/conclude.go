@@ -16,7 +16,6 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
-	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/status"
 	"github.com/stageset/stageset/reconciler/teardown"
@@ -123,14 +122,14 @@ func note(message string) string {
 }
 
 // reportOrphans says what stays, where it can be read: on the StageSet, or, when its namespace is going, on the Namespace.
-func (r *Reconciler) reportOrphans(ctx context.Context, snap *snapshot, lost orphans) {
-	if len(lost.keys) == 0 {
+func (r *Reconciler) reportOrphans(ctx context.Context, snap *snapshot, lost teardown.Orphans) {
+	if len(lost.Keys) == 0 {
 		return
 	}
 	message := fmt.Sprintf("StageSet %s/%s leaves behind what it applied, because %s: %s",
-		snap.set.Namespace, snap.set.Name, lost.why, teardown.Names(lost.keys))
+		snap.set.Namespace, snap.set.Name, lost.Why, lost)
 	log.FromContext(ctx).Info(message)
-	orphanedObjects.Add(float64(len(lost.keys)))
+	orphanedObjects.Add(float64(len(lost.Keys)))
 	var about runtime.Object = snap.set
 	if terminating(snap.namespace) {
 		if snap.namespace == nil {
@@ -140,8 +139,6 @@ func (r *Reconciler) reportOrphans(ctx context.Context, snap *snapshot, lost orp
 	}
 	r.Events.Eventf(about, nil, corev1.EventTypeWarning, "Orphaned", "Delete", "%s", note(message))
 }
-
-func names(keys []inventory.Key) string { return teardown.Names(keys) }
 
 // succeeded says what a run that succeeded did.
 func succeeded(run *release.Run) string {

@@ -19,6 +19,7 @@ import (
 	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/status"
+	"github.com/stageset/stageset/reconciler/teardown"
 )
 
 // Options say how often and how patiently StageSets are reconciled.
@@ -40,7 +41,9 @@ type Recorder interface {
 // Reconciler reconciles StageSets. Its fields are set once and not changed.
 type Reconciler struct {
 	// Client reads from the cache and writes with the reconciler's own identity: StageSets, their status and finalizer.
-	Client   client.Client
+	Client client.Client
+	// Live reads past the cache.
+	Live     client.Reader
 	Store    *store.Store
 	Policies *policies.Set
 	Pipeline *pipeline.Pipeline
@@ -67,8 +70,8 @@ type outcome struct {
 	again time.Duration
 	// released is true when the finalizer is gone and there is nothing left to write a status to.
 	released bool
-	// orphans is what stays in the cluster although it should be deleted; why says why.
-	orphans orphans
+	// orphans is what stays in the cluster although it should be deleted.
+	orphans teardown.Orphans
 }
 
 // Reconcile is one pass.

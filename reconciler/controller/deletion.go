@@ -12,7 +12,6 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
-	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/status"
 	"github.com/stageset/stageset/reconciler/teardown"
@@ -21,87 +20,72 @@ import (
 // pruningPause is when objects that are being deleted are looked at again.
 const pruningPause = time.Second
 
-// orphans are objects that stay in the cluster although they should be deleted.
-type orphans struct {
-	keys []inventory.Key
-	why  string
-}
-
 // delete is a pass of a StageSet that is being deleted: it deletes what is in the inventories, in reverse, and then lets
 // go of them and of the StageSet.
 func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
-	if !controllerutil.ContainsFinalizer(snap.set, v1.Finalizer) && len(snap.book.Records()) == 0 {
-		return outcome{released: true}
+	if err := r.refreshNamespace(ctx, snap); err != nil {
+		return failed(err)
 	}
-	all := inventory.Leftovers(snap.book.Records(), nil)
 	switch {
 	case terminating(snap.namespace):
 		// What is in the namespace goes with it, and so do the accounts and bindings that could delete the rest.
-		return r.letGo(ctx, snap, orphans{keys: outside(all, snap.set.Namespace), why: "its namespace is being deleted"})
+		return r.letGo(ctx, snap, teardown.Outside(snap.book, snap.set.Namespace))
 	case snap.set.Spec.DeletionPolicy == v1.DeletionPolicyOrphan:
-		return r.letGo(ctx, snap, orphans{})
+		return r.letGo(ctx, snap, teardown.Orphans{})
 	}
-	result := r.teardown(snap).Run(ctx, all)
-	if err := r.shrink(ctx, snap, result); err != nil {
+	result, err := r.teardown(snap).Everything(ctx, snap.book)
+	if err != nil {
 		return failed(err)
 	}
-	lost := orphans{keys: result.Orphans, why: "the account that applied them is gone"}
 	if len(result.Unseen) == 0 {
-		return r.letGo(ctx, snap, lost)
+		return r.letGo(ctx, snap, result.Orphans)
 	}
 	if err := result.Failure(v1.ReasonPermissionsMissing); err != nil {
-		if r.overdue(snap) && failure.From(err).Kind == failure.Stalled {
-			return r.letGo(ctx, snap, orphans{keys: unseen(all, result), why: err.Error()})
-		}
-		return r.stuck(err, lost)
+		return r.stuck(ctx, snap, result, failure.From(err))
 	}
-	ended := outcome{again: pruningPause, orphans: lost}
-	ended.Kind = status.Failed
-	ended.Failure = failure.NewWaiting(v1.ReasonTerminating, pruningPause, "waits for the deletion of %s", names(result.Waiting))
-	return ended
+	return outcome{
+		orphans: result.Orphans,
+		Outcome: status.Outcome{Kind: status.Failed, Failure: failure.NewWaiting(v1.ReasonTerminating, pruningPause,
+			"waits for the deletion of %s", result.WaitsFor())},
+	}
 }
 
-// stuck is a deletion that the account may not make, or that the API server did not answer to.
-func (r *Reconciler) stuck(err error, lost orphans) outcome {
-	failing := failure.From(err)
+// refreshNamespace reads the Namespace past the cache: its cache may be behind that of the StageSet, and whether the
+// namespace is going decides what can be deleted at all.
+func (r *Reconciler) refreshNamespace(ctx context.Context, snap *snapshot) error {
+	if terminating(snap.namespace) {
+		return nil
+	}
+	var live corev1.Namespace
+	err := r.Live.Get(ctx, client.ObjectKey{Name: snap.set.Namespace}, &live)
+	switch {
+	case apierrors.IsNotFound(err):
+		snap.namespace = nil
+	case err != nil:
+		return failure.NewTransient(v1.ReasonTerminating, "read namespace %s: %w", snap.set.Namespace, err)
+	default:
+		snap.namespace = &live
+	}
+	return nil
+}
+
+// stuck is a deletion that the account may not make, or that the API server did not answer to. One that is forbidden for
+// too long is given up.
+func (r *Reconciler) stuck(ctx context.Context, snap *snapshot, result teardown.Result, failing *failure.Error) outcome {
+	tried := r.Clock.Since(snap.set.DeletionTimestamp.Time)
+	if failing.Kind == failure.Stalled && tried > r.Options.MaxTeardownWait {
+		return r.letGo(ctx, snap, result.Abandoned(failing.Error()))
+	}
 	if failing.Kind == failure.Transient {
 		failing.Reason = v1.ReasonTerminating
 	}
 	ended := failed(failing)
-	ended.orphans = lost
+	ended.orphans = result.Orphans
 	return ended
-}
-
-// overdue is true when a deletion has been tried for longer than the reconciler's --max-teardown-wait.
-func (r *Reconciler) overdue(snap *snapshot) bool {
-	return r.Clock.Since(snap.set.DeletionTimestamp.Time) > r.Options.MaxTeardownWait
 }
 
 func terminating(namespace *corev1.Namespace) bool {
 	return namespace == nil || !namespace.DeletionTimestamp.IsZero()
-}
-
-// outside are the keys of the leftovers that do not go with the namespace.
-func outside(leftovers []inventory.Leftover, namespace string) []inventory.Key {
-	var keys []inventory.Key
-	for _, leftover := range leftovers {
-		key := inventory.EntryKey(leftover.Entry)
-		if leftover.Prune && key.Namespace != namespace {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// unseen are the keys of the leftovers that are still there.
-func unseen(leftovers []inventory.Leftover, result teardown.Result) []inventory.Key {
-	var keys []inventory.Key
-	for _, leftover := range leftovers {
-		if key := inventory.EntryKey(leftover.Entry); result.Unseen[key] {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // teardown deletes for the snapshot's StageSet.
@@ -110,10 +94,9 @@ func (r *Reconciler) teardown(snap *snapshot) teardown.Teardown {
 		Tenants:     r.Pipeline.Tenants,
 		Owner:       pipeline.Owner(snap.set),
 		Concurrency: r.Options.ApplyConcurrency,
-		Overdue: func(id inventory.ID) bool {
-			now := r.Clock.Now()
-			return now.Sub(snap.memo.since(id, now)) > stageTimeout(snap.set, id.Stage)
-		},
+		Clock:       r.Clock,
+		Timeout:     func(stage string) time.Duration { return stageTimeout(snap.set, stage) },
+		Patience:    &snap.memo.patience,
 	}
 }
 
@@ -127,28 +110,10 @@ func stageTimeout(set *v1.StageSet, name string) time.Duration {
 	return timeout(set, v1.Stage{})
 }
 
-// shrink takes out of the inventories what was seen gone.
-func (r *Reconciler) shrink(ctx context.Context, snap *snapshot, result teardown.Result) error {
-	for _, record := range inventory.Shrink(snap.book.Records(), nil, result.Unseen) {
-		var err error
-		if len(record.Entries) == 0 {
-			err = snap.book.Drop(ctx, record.ID())
-		} else {
-			err = snap.book.Save(ctx, record)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // letGo removes the inventories and the StageSet's finalizer.
-func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost orphans) outcome {
-	for _, record := range snap.book.Records() {
-		if err := snap.book.Drop(ctx, record.ID()); err != nil {
-			return failed(err)
-		}
+func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Orphans) outcome {
+	if err := teardown.Release(ctx, snap.book); err != nil {
+		return failed(err)
 	}
 	released := snap.set.DeepCopy()
 	if controllerutil.RemoveFinalizer(released, v1.Finalizer) {

@@ -2,12 +2,11 @@ package controller
 
 import (
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/release"
+	"github.com/stageset/stageset/reconciler/teardown"
 )
 
 // memory is what is kept between passes. All of it can be lost at any moment: it saves requests, it decides nothing.
@@ -24,8 +23,8 @@ type memo struct {
 	identity string
 	// failures counts the transient failures since the last pass that had none.
 	failures int
-	// deleting is since when a stage's deletion is waited for.
-	deleting map[inventory.ID]time.Time
+	// patience is since when deletions are waited for.
+	patience teardown.Patience
 }
 
 // of is the memo of the StageSet with the UID; a new StageSet of the same name starts with an empty one.
@@ -51,16 +50,3 @@ func (m *memory) forget(name types.NamespacedName) {
 
 // drop forgets the run.
 func (m *memo) drop() { m.run, m.identity = nil, "" }
-
-// since is when the deletion of a stage was first waited for.
-func (m *memo) since(id inventory.ID, now time.Time) time.Time {
-	first, known := m.deleting[id]
-	if !known {
-		if m.deleting == nil {
-			m.deleting = map[inventory.ID]time.Time{}
-		}
-		first = now
-		m.deleting[id] = now
-	}
-	return first
-}

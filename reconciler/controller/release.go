@@ -13,10 +13,8 @@ import (
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/reconciler/failure"
-	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/release"
-	"github.com/stageset/stageset/reconciler/rollout"
 	"github.com/stageset/stageset/reconciler/status"
 )
 
@@ -96,14 +94,14 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, set *v1.StageS
 	case err != nil:
 		ended = failed(err)
 		ended.CurrentStage = progress.Name
-	case progress.Step == rollout.Fail:
+	case progress.Failed():
 		ended.Kind, ended.Failure = status.Failed, failure.NewStalled(v1.ReasonHealthCheckFailed,
 			"stage %s: %s", progress.Name, progress.Health.FailedMessage()).InStage(progress.Name)
-	case progress.Step == rollout.Hold:
+	case progress.Held():
 		snap.memo.run, snap.memo.identity = run, identity
 		ended.Kind, ended.Failure = status.Failed, failure.NewWaiting(v1.ReasonHealthCheckTimedOut, progress.Pause,
 			"stage %s is not healthy within its timeout: %s", progress.Name, progress.Health.ProgressingMessage()).InStage(progress.Name)
-	case progress.Step == rollout.Wait:
+	case !progress.Done():
 		snap.memo.run, snap.memo.identity = run, identity
 		ended.Kind = status.Progressing
 		ended.Message = fmt.Sprintf("stage %s waits for %s", progress.Name, progress.Health.ProgressingMessage())
@@ -189,22 +187,21 @@ func checks(set *v1.StageSet, stage v1.Stage) []v1.ReadyCheck {
 
 // finish deletes what left the release and brings the inventories to what is.
 func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run) outcome {
-	leftovers := inventory.Leftovers(snap.book.Records(), run.Desired())
-	result := r.teardown(snap).Run(ctx, leftovers)
+	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired())
 	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {
 		return failed(err)
 	}
-	ended := outcome{orphans: orphans{keys: result.Orphans, why: "the account that applied them is gone"}}
+	ended := outcome{orphans: result.Orphans}
 	if err := result.Failure(v1.ReasonPruneFailed); err != nil {
 		ended.Outcome = failed(err).Outcome
 		return ended
 	}
 	if len(result.Waiting) > 0 {
 		ended.Kind, ended.again = status.Progressing, pruningPause
-		ended.Message = "waits for the deletion of " + names(result.Waiting)
+		ended.Message = "waits for the deletion of " + result.WaitsFor()
 		return ended
 	}
-	clear(snap.memo.deleting)
+	snap.memo.patience.Reset()
 	ended.Kind, ended.Message = status.Succeeded, succeeded(run)
 	return ended
 }

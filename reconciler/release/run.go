@@ -120,6 +120,15 @@ type Progress struct {
 	Health health.Report
 }
 
+// Done is true when every stage is written and healthy.
+func (p Progress) Done() bool { return p.Step == rollout.Done }
+
+// Failed is true when an object of the stage says that it will not become healthy.
+func (p Progress) Failed() bool { return p.Step == rollout.Fail }
+
+// Held is true when the stage is not healthy within its timeout.
+func (p Progress) Held() bool { return p.Step == rollout.Hold }
+
 // Advance carries the run on until it is done, has to wait, or fails. A *failure.Error from a write is returned with the
 // progress so far; the run must then be dropped.
 func (r *Run) Advance(ctx context.Context, book *store.Book) (Progress, error) {

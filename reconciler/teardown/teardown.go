@@ -4,16 +4,15 @@ package teardown
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/prune"
 	"github.com/stageset/stageset/reconciler/tenant"
@@ -30,9 +29,31 @@ type Teardown struct {
 	Tenants     Tenants
 	Owner       ownership.Owner
 	Concurrency int
-	// Overdue is true for a stage whose deletion has taken longer than its timeout: the next stage then no longer waits for
-	// it.
-	Overdue func(inventory.ID) bool
+	Clock       clock.PassiveClock
+	// Timeout is how long the deletion of a stage, by name, may take before the next one no longer waits for it.
+	Timeout func(stage string) time.Duration
+	// Patience is kept between passes.
+	Patience *Patience
+}
+
+// Patience remembers since when the deletion of stages is waited for. Its zero value is ready; losing it gives every
+// stage its timeout again.
+type Patience struct {
+	since map[inventory.ID]time.Time
+}
+
+// Reset forgets everything: nothing is waited for any more.
+func (p *Patience) Reset() { clear(p.since) }
+
+// first is when the deletion of a stage was first waited for.
+func (p *Patience) first(id inventory.ID, now time.Time) time.Time {
+	if p.since == nil {
+		p.since = map[inventory.ID]time.Time{}
+	}
+	if _, known := p.since[id]; !known {
+		p.since[id] = now
+	}
+	return p.since[id]
 }
 
 // Result says what became of the leftovers. Everything that is neither unseen nor an orphan is gone or meant to be kept.
@@ -42,17 +63,47 @@ type Result struct {
 	// Waiting are those of them that are being deleted.
 	Waiting []inventory.Key
 	// Orphans stay in the cluster although they should be deleted, because the account that could delete them is gone.
-	Orphans []inventory.Key
+	Orphans Orphans
 	// Failed are the objects that could not be deleted.
 	Failed []prune.Failure
-	// Stages are the stages that objects are waited for in.
-	Stages []inventory.ID
 }
 
-// Run deletes leftovers. It goes on to the next step only when the one before is done, failed or overdue.
-func (t Teardown) Run(ctx context.Context, leftovers []inventory.Leftover) Result {
-	result := Result{Unseen: map[inventory.Key]bool{}}
-	leftovers = slices.DeleteFunc(slices.Clone(leftovers), func(l inventory.Leftover) bool { return !l.Prune })
+// Leftovers deletes what the book records and no stage of the release renders any more. It leaves the book as it is.
+func (t Teardown) Leftovers(ctx context.Context, book *store.Book, desired map[inventory.Key]bool) Result {
+	return t.run(ctx, inventory.Leftovers(book.Records(), desired))
+}
+
+// Everything deletes all that the book records, and takes out of it what was seen gone.
+func (t Teardown) Everything(ctx context.Context, book *store.Book) (Result, error) {
+	result := t.run(ctx, inventory.Leftovers(book.Records(), nil))
+	for _, record := range inventory.Shrink(book.Records(), nil, result.Unseen) {
+		var err error
+		if len(record.Entries) == 0 {
+			err = book.Drop(ctx, record.ID())
+		} else {
+			err = book.Save(ctx, record)
+		}
+		if err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// Release removes all of the book's inventories, whatever they record.
+func Release(ctx context.Context, book *store.Book) error {
+	for _, record := range book.Records() {
+		if err := book.Drop(ctx, record.ID()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run deletes leftovers. It goes on to the next step only when the one before is done, failed or overdue.
+func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Result {
+	result := Result{Unseen: map[inventory.Key]bool{}, Orphans: Orphans{Why: "the account that applied them is gone"}}
+	leftovers = slices.DeleteFunc(leftovers, func(l inventory.Leftover) bool { return !l.Prune })
 	for _, leftover := range leftovers {
 		result.Unseen[inventory.EntryKey(leftover.Entry)] = true
 	}
@@ -82,8 +133,8 @@ func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) boo
 	if len(outcome.Waiting) == 0 {
 		return true
 	}
-	result.Stages = append(result.Stages, step.Record)
-	return t.Overdue(step.Record)
+	now := t.Clock.Now()
+	return now.Sub(t.Patience.first(step.Record, now)) > t.Timeout(step.Record.Stage)
 }
 
 // unreachable notes a step whose account cannot be used: if it is gone, nobody can delete as it any more.
@@ -92,46 +143,9 @@ func (t Teardown) unreachable(step prune.Step, err error, result *Result) {
 		key := inventory.EntryKey(entry)
 		if failure.From(err).Reason == v1.ReasonServiceAccountNotFound {
 			delete(result.Unseen, key)
-			result.Orphans = append(result.Orphans, key)
+			result.Orphans.Keys = append(result.Orphans.Keys, key)
 			continue
 		}
 		result.Failed = append(result.Failed, prune.Failure{Key: key, Err: err})
 	}
-}
-
-// maxNamed is how many objects a message names before it counts.
-const maxNamed = 20
-
-// Names lists keys for a message; at most twenty, then a count.
-func Names(keys []inventory.Key) string {
-	names := make([]string, 0, maxNamed+1)
-	for _, key := range keys[:min(len(keys), maxNamed)] {
-		names = append(names, key.String())
-	}
-	if more := len(keys) - maxNamed; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
-}
-
-// Failure is the result as a *failure.Error with the reason; nil if nothing failed.
-func (r Result) Failure(reason string) error {
-	if len(r.Failed) == 0 {
-		return nil
-	}
-	kind := failure.Stalled
-	texts := make([]string, 0, maxNamed+1)
-	for i, failed := range r.Failed {
-		forbidden := apierrors.IsForbidden(failed.Err)
-		if !forbidden {
-			kind = failure.Transient
-		}
-		if i < maxNamed {
-			texts = append(texts, failed.Key.String()+": "+failed.Err.Error())
-		}
-	}
-	if more := len(r.Failed) - maxNamed; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return &failure.Error{Reason: reason, Kind: kind, Err: errors.New("cannot delete " + strings.Join(texts, "; "))}
 }

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/inventory"
+)
+
+// lagging is an API server whose cache can be held at a moment: only the lag is simulated, nothing else is asserted of it.
+type lagging struct {
+	client.Client
+	frozen *v1.StageInventoryList
+	writes int
+}
+
+func newLagging(t *testing.T) *lagging {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	lag := &lagging{}
+	lag.Client = fake.NewClientBuilder().WithScheme(scheme).
+		WithIndex(&v1.StageInventory{}, IndexStageSet, StageSetOf).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+				lag.writes++
+				return c.Create(ctx, obj, o...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
+				lag.writes++
+				return c.Update(ctx, obj, o...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+				if lag.frozen == nil {
+					return c.List(ctx, list, o...)
+				}
+				lag.frozen.DeepCopyInto(list.(*v1.StageInventoryList))
+				return nil
+			},
+		}).Build()
+	return lag
+}
+
+// freeze keeps the cache as it is now.
+func (l *lagging) freeze(t *testing.T) {
+	t.Helper()
+	var now v1.StageInventoryList
+	if err := l.List(t.Context(), &now); err != nil {
+		t.Fatal(err)
+	}
+	l.frozen = &now
+}
+
+var owner = &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop", UID: "u"}}
+
+func record(names ...string) inventory.Record {
+	record := inventory.Record{Stage: "app", Prune: true, Entries: map[inventory.Key]v1.InventoryEntry{},
+		Target: v1.InventoryTarget{Cluster: v1.ClusterLocal, ServiceAccountName: "deployer"}}
+	for _, name := range names {
+		entry := v1.InventoryEntry{Version: "v1", Kind: "ConfigMap", Namespace: "team-a", Name: name}
+		record.Entries[inventory.EntryKey(entry)] = entry
+	}
+	return record
+}
+
+func open(t *testing.T, store *Store) *Book {
+	t.Helper()
+	book, err := store.Open(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return book
+}
+
+func save(t *testing.T, book *Book, record inventory.Record) {
+	t.Helper()
+	if err := book.Save(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPassSeesWhatTheOneBeforeWroteAlthoughTheCacheLags(t *testing.T) {
+	lag := newLagging(t)
+	store := New(lag)
+	save(t, open(t, store), record("a"))
+	lag.freeze(t)
+	save(t, open(t, store), record("a", "b"))
+	if diff := cmp.Diff([]inventory.Record{record("a", "b")}, open(t, store).Records()); diff != "" {
+		t.Errorf("records of the pass after (-want +got):\n%s", diff)
+	}
+	lag.frozen = nil
+	if diff := cmp.Diff([]inventory.Record{record("a", "b")}, open(t, store).Records()); diff != "" {
+		t.Errorf("records when the cache caught up (-want +got):\n%s", diff)
+	}
+	if len(store.written) != 0 {
+		t.Errorf("%d of our writes are still remembered although the cache has them", len(store.written))
+	}
+}
+
+func TestSaveOfWhatIsStoredWritesNothing(t *testing.T) {
+	lag := newLagging(t)
+	store := New(lag)
+	save(t, open(t, store), record("a"))
+	before := lag.writes
+	save(t, open(t, store), record("a"))
+	if lag.writes != before {
+		t.Errorf("%d writes, want none", lag.writes-before)
+	}
+}
+
+func TestAConflictIsAnErrorAndForgotten(t *testing.T) {
+	lag := newLagging(t)
+	store := New(lag)
+	save(t, open(t, store), record("a"))
+	stale := open(t, store)
+	save(t, open(t, New(lag)), record("a", "other"))
+	if err := stale.Save(t.Context(), record("a", "b")); err == nil {
+		t.Fatal("a write on an outdated inventory succeeded")
+	}
+	if diff := cmp.Diff([]inventory.Record{record("a", "other")}, open(t, store).Records()); diff != "" {
+		t.Errorf("records after the conflict (-want +got):\n%s", diff)
+	}
+}
+
+func TestDropRemovesFinalizerAndObject(t *testing.T) {
+	lag := newLagging(t)
+	store := New(lag)
+	book := open(t, store)
+	save(t, book, record("a"))
+	if err := book.Drop(t.Context(), record().ID()); err != nil {
+		t.Fatal(err)
+	}
+	var left v1.StageInventoryList
+	if err := lag.List(t.Context(), &left); err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) != 0 || len(book.Records()) != 0 {
+		t.Errorf("%d objects and %d records are left", len(left.Items), len(book.Records()))
+	}
+}
+
+func TestClaims(t *testing.T) {
+	store := New(newLagging(t))
+	save(t, open(t, store), record("a"))
+	for name, want := range map[string]bool{"a": true, "b": false} {
+		key := inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: name}
+		if got, err := store.Claims(t.Context(), "team-a", "shop", key); err != nil || got != want {
+			t.Errorf("claims %s: got %v, %v; want %v", name, got, err, want)
+		}
+	}
+	if got, err := store.Claims(t.Context(), "team-a", "gone", inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "a"}); err != nil || got {
+		t.Errorf("a StageSet without an inventory claims: %v, %v", got, err)
+	}
+}
