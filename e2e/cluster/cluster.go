@@ -43,12 +43,19 @@ type Option func(*options)
 
 type options struct {
 	nodes bool
+	atEnd []func() error
 }
 
 // WithNodes adds a scheduler and nodes that pretend to run Pods, so that Deployments become available. How to make a
 // Pod slow: see ReadyAfter and NotReady.
 func WithNodes() Option {
 	return func(o *options) { o.nodes = true }
+}
+
+// AtEnd has Run call f after the last test, while the cluster still runs, if a test asked for it. If f returns an error,
+// the tests have failed.
+func AtEnd(f func() error) Option {
+	return func(o *options) { o.atEnd = append(o.atEnd, f) }
 }
 
 // Marks for Pods of a cluster WithNodes. They belong into metadata of the Pod (template).
@@ -79,6 +86,12 @@ func Run(m *testing.M, opts ...Option) int {
 	code := m.Run()
 	if shared.cluster == nil {
 		return code
+	}
+	for _, f := range shared.options.atEnd {
+		if err := f(); err != nil {
+			fmt.Fprintf(os.Stderr, "after the tests: %v\n", err)
+			code = max(code, 1)
+		}
 	}
 	if err := shared.cluster.stop(); err != nil {
 		fmt.Fprintf(os.Stderr, "stopping the cluster: %v\n", err)
