@@ -1,61 +1,159 @@
 // Package e2e tests the built binaries as a user runs them: as processes, with tokens of exactly the accounts that the
 // generated RBAC binds, against a real API server. It imports the API and clients, and nothing of the product's inside.
+//
+// Tests share one installation and, unless they need their own, one reconciler, one source-controller, one Git server. A
+// test that begins with shared runs beside others, in namespaces of its own. A test that runs a reconciler of its own
+// begins with setup; it is not parallel, and so runs before all those that are.
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
-	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/api/crds"
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/artifacts"
 	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/e2e/gitserver"
 	"github.com/stageset/stageset/e2e/process"
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Run(m, cluster.WithNodes())) }
+func TestMain(m *testing.M) {
+	os.Exit(cluster.Run(m, cluster.WithNodes(), cluster.AtEnd(endScopes)))
+}
 
-// system is the namespace that the product is installed in.
-const system = "stageset-system"
+const (
+	// system is the namespace that the product is installed in.
+	system = "stageset-system"
+	// platform is a namespace that the policy config does not count as a tenant's.
+	platform = "platform"
+	// prebuiltVariable names the environment variable that keeps the suite from building the product first.
+	prebuiltVariable = "E2E_PREBUILT"
+)
 
-// install makes what the chart will: CRDs, namespace, accounts and the generated RBAC.
+// defaultPolicyConfig is the policy config of the shared reconciler.
+const defaultPolicyConfig = "platformNamespaces: [" + system + ", " + platform + "]\n"
+
+// suite is the package's cluster with the product installed, and what tests share.
+type suite struct {
+	*cluster.Cluster
+	// Client is the administrator's, and knows the kinds of the product and of Flux.
+	Client client.Client
+	// Artifacts serves what no real source makes.
+	Artifacts *artifacts.Server
+	// began is the place in the audit log before anything of the product ran.
+	began cluster.AuditMark
+
+	mu         sync.Mutex
+	reconciler *process.Process
+	sources    *cluster.SourceController
+	git        *gitserver.Server
+}
+
+var installed struct {
+	once  sync.Once
+	suite *suite
+}
+
+// setup is the suite, without a reconciler that runs. Only a test that is not parallel may start its own.
+func setup(t testing.TB) *suite {
+	t.Helper()
+	installed.once.Do(func() {
+		c := cluster.Shared(t)
+		build(t)
+		install(t, c)
+		installed.suite = &suite{
+			Cluster:   c,
+			Client:    c.Client(t, v1.AddToScheme, sourcev1.AddToScheme),
+			Artifacts: artifacts.Start(scope{t}),
+			began:     c.Audit(t),
+		}
+	})
+	if installed.suite == nil {
+		t.Fatal("the installation failed in an earlier test")
+	}
+	return installed.suite
+}
+
+// shared is the suite with the reconciler that tests share. The test waits for those that are not parallel.
+func shared(t *testing.T) *suite {
+	t.Helper()
+	t.Parallel()
+	s := setup(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reconciler == nil {
+		s.reconciler = startReconciler(scope{t}, s.Cluster, "127.0.0.1", policyConfig(scope{t}, defaultPolicyConfig))
+	}
+	return s
+}
+
+// install makes what the chart will: CRDs, namespaces, accounts and the generated RBAC. Doing it again is harmless.
 func install(t testing.TB, c *cluster.Cluster) {
 	t.Helper()
 	c.InstallCRDs(t, crds.FS)
-	crdDir, err := cluster.Binary("source-controller-crds")
-	if err != nil {
-		t.Fatal(err)
+	c.InstallCRDs(t, os.DirFS(binary(t, "source-controller-crds")))
+	for _, name := range []string{system, platform} {
+		c.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}")
 	}
-	c.InstallCRDs(t, os.DirFS(crdDir))
-	c.Apply(t, `
-apiVersion: v1
-kind: Namespace
-metadata: {name: `+system+`}
-`)
 	for _, program := range []string{"stageset-reconciler", "stageset-admission"} {
-		c.Apply(t, account(program))
+		c.Apply(t, programAccount(program))
+		c.Apply(t, chartFile(t, strings.TrimPrefix(program, "stageset-")+"-rbac.yaml"))
 	}
-	for _, file := range []string{"reconciler-rbac.yaml", "admission-rbac.yaml"} {
-		manifest, err := os.ReadFile(filepath.Join("..", "charts", "stageset", "files", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Apply(t, string(manifest))
+	for _, role := range []string{"view", "edit"} {
+		c.Apply(t, chartFile(t, "aggregate-"+role+".yaml"))
+	}
+	// A controller of the cluster adds up the roles.
+	c.WaitFor(t, cluster.Ref("rbac.authorization.k8s.io/v1", "ClusterRole", "", "edit"), grantsReadingSources)
+}
+
+// build brings the product's binaries up to date; the Go command knows what has changed.
+func build(t testing.TB) {
+	t.Helper()
+	if os.Getenv(prebuiltVariable) != "" {
+		return
+	}
+	command := exec.Command("make", "--no-print-directory", "build")
+	command.Dir = ".."
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, output)
 	}
 }
 
-func account(program string) string {
+// binary is the path of bin/<name>.
+func binary(t testing.TB, name string) string {
+	t.Helper()
+	path, err := cluster.Binary(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// chartFile is a file that the chart installs.
+func chartFile(t testing.TB, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "charts", "stageset", "files", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// programAccount is the account of a program, bound to its roles as the chart binds it.
+func programAccount(program string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
 kind: ServiceAccount
@@ -75,64 +173,106 @@ subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]
 `, program, system)
 }
 
-// kubeconfig writes a file with the token of one of the product's accounts.
-func kubeconfig(t testing.TB, config *rest.Config) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{"c": {
-			Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile,
-		}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: config.BearerToken}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	}, file)
-	if err != nil {
-		t.Fatal(err)
+func grantsReadingSources(object *unstructured.Unstructured) error {
+	var role rbacv1.ClusterRole
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
+		return err
 	}
-	return file
+	for _, rule := range role.Rules {
+		if len(rule.APIGroups) > 0 && rule.APIGroups[0] == sourcev1.GroupVersion.Group {
+			return nil
+		}
+	}
+	return errors.New("the role does not have the rules for sources yet")
+}
+
+// ownReconciler stops the shared reconciler and runs another, with more arguments, until the end of the test: two at once
+// would work against each other. The test must not be parallel.
+func (s *suite) ownReconciler(t testing.TB, args ...string) *process.Process {
+	t.Helper()
+	s.stopReconciler(t)
+	return startReconciler(t, s.Cluster, "127.0.0.1", args...)
+}
+
+// stopReconciler stops the shared reconciler; the next call of shared starts it again.
+func (s *suite) stopReconciler(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reconciler == nil {
+		return
+	}
+	if err := s.reconciler.Stop(); err != nil {
+		t.Error(err)
+	}
+	s.reconciler = nil
 }
 
 // startReconciler runs stageset-reconciler as its own account until the end of the test.
 func startReconciler(t testing.TB, c *cluster.Cluster, artifactHosts string, args ...string) *process.Process {
 	t.Helper()
-	binary, err := cluster.Binary("stageset-reconciler")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return process.Start(t, reconcilerOptions(t, c, artifactHosts, args...))
+}
+
+// reconcilerOptions are how stageset-reconciler is run: as its own account, with everything on loopback.
+func reconcilerOptions(t testing.TB, c *cluster.Cluster, artifactHosts string, args ...string) process.Options {
+	t.Helper()
 	health := fmt.Sprintf("127.0.0.1:%d", process.FreePort(t))
-	return process.Start(t, process.Options{
-		Path: binary,
+	return process.Options{
+		Path: binary(t, "stageset-reconciler"),
 		Args: append([]string{
-			"--kubeconfig", kubeconfig(t, c.TokenConfig(t, system, "stageset-reconciler")),
+			"--kubeconfig", c.WriteKubeconfig(t, c.TokenConfig(t, system, "stageset-reconciler")),
 			"--namespace", system, "--leader-elect=false", "--log-format=text",
 			"--metrics-bind-address=0", "--health-probe-bind-address=" + health,
 			"--artifact-cache-dir", t.TempDir(),
 			"--artifact-hosts", artifactHosts, "--dial-allow=127.0.0.0/8",
 		}, args...),
 		ReadyURL: "http://" + health + "/readyz",
-	})
+	}
 }
 
-// publish makes the GitRepository have the artifact, as source-controller would.
-func publish(t testing.TB, c *cluster.Cluster, namespace, name string, artifact artifacts.Artifact) {
+// policyConfig is the argument of both programs for a policy config with that content.
+func policyConfig(t testing.TB, content string) string {
 	t.Helper()
-	client := c.Client(t, sourcev1.AddToScheme)
-	repository := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	_, err := controllerutil.CreateOrPatch(t.Context(), client, repository, func() error {
-		repository.Spec.URL = "https://git.example/" + name
-		repository.Spec.Interval = metav1.Duration{Duration: time.Hour}
-		return nil
-	})
-	if err != nil {
+	path := filepath.Join(t.TempDir(), "policy-config.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	repository.Status.ObservedGeneration = repository.Generation
-	repository.Status.Artifact = &fluxmeta.Artifact{
-		URL: artifact.URL, Path: artifact.Path, Digest: artifact.Digest, Revision: artifact.Revision,
-		Size: ptr.To(int64(artifact.Size)), LastUpdateTime: metav1.Now(),
+	return "--policy-config=" + path
+}
+
+// sourceController starts the source-controller that tests share.
+func (s *suite) sourceController(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sources == nil {
+		s.sources = s.StartSourceController(scope{t})
 	}
-	if err := client.Status().Update(t.Context(), repository); err != nil {
-		t.Fatal(err)
+}
+
+// gitServer is the Git server that tests share.
+func (s *suite) gitServer(t testing.TB) *gitserver.Server {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.git == nil {
+		server, err := gitserver.Serve(scope{t}.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		scope{t}.Cleanup(func() { _ = server.Close() })
+		s.git = server
 	}
+	return s.git
+}
+
+// kubectl runs kubectl as the administrator, with the input on its standard input, and returns what it prints.
+func (s *suite) kubectl(t testing.TB, input string, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{"kubectl", "--kubeconfig", s.Kubeconfig}, args...)
+	command := exec.CommandContext(t.Context(), binary(t, "controlplane"), args...)
+	command.Stdin = strings.NewReader(input)
+	output, err := command.CombinedOutput()
+	return string(output), err
 }
