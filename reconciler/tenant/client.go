@@ -3,6 +3,8 @@ package tenant
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,7 +150,7 @@ func (c *Client) Scope(ctx context.Context, kind schema.GroupKind) (namespaced, 
 	return found.namespaced, err == nil, err
 }
 
-// request leads to an object, or with an empty name to a collection.
+// request leads to an object.
 func (c *Client) request(
 	ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string,
 ) (*rest.Request, error) {
@@ -156,22 +158,37 @@ func (c *Client) request(
 	if err != nil {
 		return nil, err
 	}
-	segments := []string{versionPath(gvk.GroupVersion())}
-	collection := verb == http.MethodGet && name == ""
-	if kind.namespaced && !(collection && namespace == "") {
-		if err := checkSegment("namespace", namespace); err != nil {
-			return nil, apierrors.NewBadRequest(gvk.Kind + " " + name + ": " + err.Error())
-		}
-		segments = append(segments, "namespaces", namespace)
+	if kind.namespaced {
+		err = checkSegment("namespace", namespace)
+	} else {
+		namespace = ""
 	}
-	segments = append(segments, kind.plural)
-	if !collection {
-		if err := checkSegment("name", name); err != nil {
-			return nil, apierrors.NewBadRequest(gvk.Kind + " " + name + ": " + err.Error())
-		}
-		segments = append(segments, name)
+	if err := errors.Join(checkSegment("name", name), err); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s %q: %v", gvk.Kind, name, err))
 	}
-	return c.requests.Verb(verb).AbsPath(segments...), nil
+	return c.requests.Verb(verb).AbsPath(append(collectionPath(gvk, kind, namespace), name)...), nil
+}
+
+// collection leads to the objects of a kind, those of all namespaces if it is empty.
+func (c *Client) collection(ctx context.Context, gvk schema.GroupVersionKind, namespace string) (*rest.Request, error) {
+	kind, err := c.cluster.kinds.get(ctx, c, gvk)
+	if err != nil {
+		return nil, err
+	}
+	if !kind.namespaced {
+		namespace = ""
+	}
+	if !segments(namespace) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s: namespace %q is not valid", gvk.Kind, namespace))
+	}
+	return c.requests.Get().AbsPath(collectionPath(gvk, kind, namespace)...), nil
+}
+
+func collectionPath(gvk schema.GroupVersionKind, kind kind, namespace string) []string {
+	if namespace == "" {
+		return []string{versionPath(gvk.GroupVersion()), kind.plural}
+	}
+	return []string{versionPath(gvk.GroupVersion()), "namespaces", namespace, kind.plural}
 }
 
 // ask is send for a kind that is thought to be served. If its path turns out not to exist, the kind is looked up anew the

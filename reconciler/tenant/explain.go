@@ -25,9 +25,9 @@ type Reasons struct {
 
 // Explain turns an error of a Client into a *failure.Error whose message is "what: the server's message"; what says what
 // was tried, on which object and as whom ("apply Deployment payments/api as payments/deployer"). A nil error stays nil and
-// a *failure.Error in the chain is returned as it is. Without an answer, with an answer that only says "not now" (429, 503,
-// 504), and with a token that is refused again it is TargetUnreachable and Transient; other 5xx, 409 and 410 are
-// Transient; what is left is Stalled.
+// a *failure.Error in the chain is returned as it is. Without an answer of an API server, with one that only says "not
+// now" (429, 503, 504), and with a token that is refused again it is TargetUnreachable and Transient; other 5xx, 409 and
+// 410 are Transient; what is left is Stalled.
 func Explain(err error, what string, reasons Reasons) error {
 	if err == nil {
 		return nil
@@ -58,10 +58,11 @@ func Explain(err error, what string, reasons Reasons) error {
 	}
 }
 
-// isUnreachable says that the server gave no answer, or one that means it does not work on requests at the moment.
+// isUnreachable says that there was no answer, one that is not of an API server, or one that it does not work on requests
+// at the moment.
 func isUnreachable(err error) bool {
 	var none *unanswered
-	return errors.As(err, &none) ||
+	return errors.As(err, &none) || apierrors.IsUnexpectedServerError(err) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)

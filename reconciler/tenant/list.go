@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,7 +55,7 @@ func (c *Client) List(
 func (c *Client) listPage(
 	ctx context.Context, gvk schema.GroupVersionKind, options ListOptions, token string,
 ) ([]byte, error) {
-	request, err := c.request(ctx, http.MethodGet, gvk, options.Namespace, "")
+	request, err := c.collection(ctx, gvk, options.Namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/tenant"
 )
@@ -72,7 +73,13 @@ func TestTokenIsRefreshedInTheBackground(t *testing.T) {
 	<-asked
 	close(release)
 	// The account's UID tells whether the new token has arrived.
-	await(t, func() bool { return clientFor(t, clients, deployer).UID() == "uid-2" })
+	cluster.Eventually(t, func(ctx context.Context) error {
+		current, err := clients.For(ctx, deployer)
+		if err == nil && current.UID() != "uid-2" {
+			err = errors.New("the second token has not arrived")
+		}
+		return err
+	})
 	if err := get(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +116,12 @@ func TestFailedRefreshIsNotRepeatedAtOnce(t *testing.T) {
 			}
 		}
 	}
-	await(t, func() bool { return server.minted() > 1 })
+	cluster.Eventually(t, func(context.Context) error {
+		if server.minted() < 2 {
+			return errors.New("the token was not asked for again")
+		}
+		return nil
+	})
 	if got := server.minted(); got > 7 {
 		t.Errorf("%d tokens requested, want the first and six attempts in a minute at most", got)
 	}
@@ -336,8 +348,10 @@ func TestTokenRequestFailures(t *testing.T) {
 		},
 		"a path that does not exist is no missing account": {
 			account: deployer,
-			mint:    func(w http.ResponseWriter, _ *http.Request, _ int) { http.Error(w, "404 page not found", http.StatusNotFound) },
-			want:    failure.Error{Reason: v1.ReasonApplyFailed, Kind: failure.Stalled},
+			mint: func(w http.ResponseWriter, _ *http.Request, _ int) {
+				http.Error(w, "404 page not found", http.StatusNotFound)
+			},
+			want:    failure.Error{Reason: v1.ReasonTargetUnreachable, Kind: failure.Transient},
 			message: "request a token of service account payments/deployer: the server answered 404 Not Found without saying why",
 		},
 		"a proxy's page": {
@@ -345,7 +359,7 @@ func TestTokenRequestFailures(t *testing.T) {
 			mint: func(w http.ResponseWriter, _ *http.Request, _ int) {
 				http.Error(w, "<html>session=s3cr3t", http.StatusBadGateway)
 			},
-			want: failure.Error{Reason: v1.ReasonApplyFailed, Kind: failure.Transient},
+			want: failure.Error{Reason: v1.ReasonTargetUnreachable, Kind: failure.Transient},
 			message: "request a token of service account payments/deployer: " +
 				"the server answered 502 Bad Gateway without saying why",
 		},
@@ -371,7 +385,8 @@ func TestTokenRequestFailures(t *testing.T) {
 		"no token": {
 			account: deployer,
 			mint: func(w http.ResponseWriter, _ *http.Request, _ int) {
-				answer(w, http.StatusCreated, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"s3cr3t"}}`)
+				answer(w, http.StatusCreated,
+					`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"s3cr3t"}}`)
 			},
 			want: failure.Error{Reason: v1.ReasonTargetUnreachable, Kind: failure.Transient},
 			message: "the API server was asked for a token of service account payments/deployer and answered with " +
@@ -398,19 +413,5 @@ func checkFailure(t testing.TB, err error, want *failure.Error, message string) 
 	}
 	if diff := cmp.Diff(described(want.Reason, want.Kind, message), described(got.Reason, got.Kind, got.Error())); diff != "" {
 		t.Errorf("failure (-want +got):\n%s", diff)
-	}
-}
-
-// await lets others run until the condition holds.
-func await(t testing.TB, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen within ten seconds")
-		}
-		select {
-		case <-t.Context().Done():
-		case <-time.After(5 * time.Millisecond):
-		}
 	}
 }
