@@ -192,6 +192,7 @@ func TestWhatIsStoredAlreadyCanStillBeOperated(t *testing.T) {
 	}
 	i.installWebhooks(t)
 	i.start(t, "--policy-config="+i.policyConfig(t, "defaultServiceAccount: from-config"))
+	const orphan = `{"spec": {"deletionPolicy": "Orphan"}}`
 	steps := []struct {
 		name, patch string
 		denied      string // part of the refusal; empty when it is allowed
@@ -202,13 +203,13 @@ func TestWhatIsStoredAlreadyCanStillBeOperated(t *testing.T) {
 		{name: "suspend", patch: `{"spec": {"suspend": true}}`},
 		{name: "resume", patch: `{"spec": {"suspend": false}}`, denied: "kubeconfig-one-reference/one-reference"},
 		{name: "another change of the spec", patch: `{"spec": {"interval": "1h"}}`, denied: "no-self-dependency/self"},
-		{name: "orphan while nobody deletes it", patch: `{"spec": {"deletionPolicy": "Orphan"}}`, denied: "no-self-dependency/self"},
-		{name: "finalizer of somebody else", patch: `{"metadata": {"finalizers": ["stages.metio.wtf/finalizer", "example.com/hold"]}}`},
+		{name: "orphan while nobody deletes it", patch: orphan, denied: "no-self-dependency/self"},
+		{name: "another finalizer", patch: `{"metadata": {"finalizers": ["stages.metio.wtf/finalizer", "example.com/hold"]}}`},
 		{name: "delete"},
 		{name: "label while it is deleted", patch: `{"metadata": {"labels": {"a": "c"}}}`},
 		{name: "interval while it is deleted", patch: `{"spec": {"interval": "2h"}}`, denied: "stageset-admission/being-deleted"},
 		{name: "even what would be valid", patch: `{"spec": ` + validJSON(t) + `}`, denied: "stageset-admission/being-deleted"},
-		{name: "orphan while it is deleted", patch: `{"spec": {"deletionPolicy": "Orphan"}}`},
+		{name: "orphan while it is deleted", patch: orphan},
 		{name: "finalizers removed", patch: `{"metadata": {"finalizers": null}}`},
 	}
 	for _, step := range steps {
@@ -253,6 +254,7 @@ func TestStoredStageSetIsSuspendedByKubectlApply(t *testing.T) {
 func TestNamespaceIsDeletedWhateverTheWebhookSays(t *testing.T) {
 	for name, running := range map[string]bool{"running": true, "down": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			i := install(t)
 			object := i.stageSet(t, "invalid", invalidSpec)
 			object.SetFinalizers([]string{"stages.metio.wtf/finalizer"})
@@ -297,7 +299,8 @@ func (i *installation) kubectl(t *testing.T, object *unstructured.Unstructured, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), path, append([]string{"kubectl", "--kubeconfig", i.Kubeconfig}, arguments...)...)
+	arguments = append([]string{"kubectl", "--kubeconfig", i.Kubeconfig}, arguments...)
+	command := exec.CommandContext(t.Context(), path, arguments...)
 	command.Stdin = strings.NewReader(string(input))
 	output, err := command.CombinedOutput()
 	return string(output), err

@@ -108,7 +108,9 @@ func (p parts) secure(config *tls.Config) {
 // is no check for them.
 func addChecks(mgr manager.Manager, p parts) error {
 	cached := &cacheCheck{}
-	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
+	// Without a controller that watches them, nobody else would have the cache begin with Namespaces.
+	_, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Namespace{}, cache.BlockUntilSynced(false))
+	if err != nil {
 		return fmt.Errorf("watching Namespaces: %w", err)
 	}
 	return errors.Join(

@@ -141,7 +141,8 @@ var service = regexp.MustCompile(`(?m)service: \{.* path: (\S+)\}$`)
 // installWebhooks applies both webhook configurations, for the tenant's namespace alone and with a URL for a Service.
 func (i *installation) installWebhooks(t *testing.T, operations ...string) {
 	t.Helper()
-	manifests := service.ReplaceAllString(i.manifest(t, "admission-webhooks.yaml"), fmt.Sprintf("url: https://localhost:%d$1", i.port))
+	url := fmt.Sprintf("url: https://localhost:%d$1", i.port)
+	manifests := service.ReplaceAllString(i.manifest(t, "admission-webhooks.yaml"), url)
 	for _, manifest := range strings.Split(manifests, "\n---\n") {
 		configuration := map[string]any{}
 		if err := yaml.Unmarshal([]byte(manifest), &configuration); err != nil {

@@ -55,7 +55,9 @@ func TestMainRefusesArgumentsThatMakeNoSense(t *testing.T) {
 		"bad log format":    {[]string{"--namespace=a", "--log-format=xml"}, []string{`--log-format: "xml"`}},
 		"not a flag":        {[]string{"--namespace=a", "serve"}, []string{`an argument: "serve"`}},
 		"unknown flag":      {[]string{"--nope"}, []string{"unknown flag: --nope"}},
-		"all at once":       {[]string{"--max-in-flight=0", "--log-level=loud"}, []string{"--namespace", "--max-in-flight", "--log-level"}},
+		"all at once": {
+			[]string{"--max-in-flight=0", "--log-level=loud"}, []string{"--namespace", "--max-in-flight", "--log-level"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
@@ -73,8 +75,9 @@ func TestMainRefusesArgumentsThatMakeNoSense(t *testing.T) {
 
 func TestMainNamesTheFileItCannotRead(t *testing.T) {
 	var stderr bytes.Buffer
-	code := Main(context.Background(), []string{"--namespace=a", "--kubeconfig=/nonexistent/kubeconfig"}, &stderr)
-	if code != 1 || !strings.Contains(stderr.String(), "--kubeconfig: ") || !strings.Contains(stderr.String(), "/nonexistent/kubeconfig") {
+	code := Main(context.Background(), []string{"--namespace=a", "--kubeconfig=/nonexistent/file"}, &stderr)
+	output := stderr.String()
+	if code != 1 || !strings.Contains(output, "--kubeconfig: ") || !strings.Contains(output, "/nonexistent/file") {
 		t.Errorf("exit code %d, output:\n%s", code, stderr.String())
 	}
 }

@@ -20,7 +20,8 @@ import (
 func TestRolesGrantWhatTheProgramAsksFor(t *testing.T) {
 	options := parseOptions(t, "--namespace=stageset-system")
 	options.Complete()
-	if diff := cmp.Diff(granted(t, "../../charts/stageset/files/admission-rbac.yaml"), asked(permissions(options))); diff != "" {
+	allowed := granted(t, "../../charts/stageset/files/admission-rbac.yaml")
+	if diff := cmp.Diff(allowed, asked(permissions(options))); diff != "" {
 		t.Errorf("permissions (-granted +asked):\n%s", diff)
 	}
 }

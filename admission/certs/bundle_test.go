@@ -18,6 +18,7 @@ func TestComposeBundle(t *testing.T) {
 		newAuthority(t, subject, year), newAuthority(t, subject, year)
 	expired := newAuthority(t, subject, noon)
 	foreign := newAuthority(t, "somebody-else", year)
+	mangled := []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	names := map[string]string{
 		string(current.pem()): "current", string(first.pem()): "first", string(second.pem()): "second",
 		string(third.pem()): "third", string(expired.pem()): "expired", string(foreign.pem()): "foreign",
@@ -31,10 +32,12 @@ func TestComposeBundle(t *testing.T) {
 		"one before":                      {[][]byte{first.pem()}, []string{"current", "first"}},
 		"the same in both configurations": {[][]byte{first.pem(), first.pem()}, []string{"current", "first"}},
 		"different in both":               {[][]byte{first.pem(), second.pem()}, []string{"current", "first", "second"}},
-		"no more than three":              {[][]byte{first.pem(), second.pem(), third.pem()}, []string{"current", "first", "second"}},
-		"expired":                         {[][]byte{expired.pem()}, []string{"current"}},
-		"not ours":                        {[][]byte{foreign.pem()}, []string{"current"}},
-		"wiped and mangled":               {[][]byte{nil, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")}, []string{"current"}},
+		"no more than three": {
+			[][]byte{first.pem(), second.pem(), third.pem()}, []string{"current", "first", "second"},
+		},
+		"expired":           {[][]byte{expired.pem()}, []string{"current"}},
+		"not ours":          {[][]byte{foreign.pem()}, []string{"current"}},
+		"wiped and mangled": {[][]byte{nil, mangled}, []string{"current"}},
 		"keeps its order when run again": {
 			[][]byte{append(current.pem(), append(second.pem(), first.pem()...)...)}, []string{"current", "second", "first"},
 		},

@@ -102,7 +102,8 @@ func (k *Keyring) offered(ctx context.Context) (*tls.Certificate, error) {
 	logger := log.FromContext(ctx)
 	var secret corev1.Secret
 	if err := k.reader.Get(ctx, k.options.Secret, &secret); apierrors.IsNotFound(err) {
-		logger.Error(err, "the Secret of the certificate is gone; serving on with the one in memory", "restore", k.options.Restore())
+		const message = "the Secret of the certificate is gone; serving on with the one in memory"
+		logger.Error(err, message, "restore", k.options.Restore())
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", k.options.Secret, err)
@@ -112,7 +113,8 @@ func (k *Keyring) offered(ctx context.Context) (*tls.Certificate, error) {
 		return nil, nil
 	}
 	if err != nil {
-		logger.Error(err, "the Secret holds no usable certificate; serving on with the one in memory", "secret", k.options.Secret)
+		const message = "the Secret holds no usable certificate; serving on with the one in memory"
+		logger.Error(err, message, "secret", k.options.Secret)
 		return nil, nil
 	}
 	return found.pair, nil
