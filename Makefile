@@ -1,43 +1,116 @@
-# Every target is explained by "make help".
+# Every target is explained by "make help". Each takes KUBECONFIG=FILE, to use that cluster instead of starting one.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules
+ifdef KUBECONFIG
+override KUBECONFIG := $(abspath $(KUBECONFIG))
+endif
+
+MODULE := github.com/stageset/stageset
+# Pinned tools: a module of their own, so that what they need never decides a version of the product.
+TOOL := go tool -modfile=$(CURDIR)/go.tools.mod
 
 .DEFAULT_GOAL := help
-
-# What the embedded control plane says it is. Only the link step depends on it.
-KUBERNETES_VERSION := v1.37.2
-KUBERNETES_LDFLAGS := -s -w \
-	-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
-	-X k8s.io/component-base/version.gitMajor=1 \
-	-X k8s.io/component-base/version.gitMinor=37
-
-# Tools are modules of their own, so that what they need never decides a version of the product.
-TOOL_BUILD = go build -C $(1) -buildvcs=false
-
 .PHONY: help
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-zA-Z0-9_\/.-]+:.*## / {printf "  %-32s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^## / {print substr($$0, 4) ":"} \
+		/^[a-zA-Z0-9_\/.-]+:.*## / {printf "  %-28s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+## Programs
+.PHONY: build
+build: bin/stageset-admission bin/stageset-reconciler ## Build the programs of the product
+
+.PHONY: bin/stageset-admission bin/stageset-reconciler
+bin/stageset-admission bin/stageset-reconciler: bin/stageset-%:
+	go build -buildvcs=false -o $@ ./$*
 
 .PHONY: clean
 clean: ## Remove everything that was built
 	rm -rf bin .run
 
-##
+## Sources
+# The root below which generated files are written: check-generated has another than this.
+OUT ?= .
+GENERATE := $(TOOL) controller-gen
+RBAC = paths=./$(1)/... rbac:roleName=stageset-$(1),fileName=$(1)-rbac.yaml output:rbac:dir=$(OUT)/charts/stageset/files
+
+.PHONY: generate
+generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags
+	$(GENERATE) paths=./api/v1 object output:object:dir=$(OUT)/api/v1 crd output:crd:dir=$(OUT)/api/crds
+	$(GENERATE) paths=./api/v1alpha1 object output:object:dir=$(OUT)/api/v1alpha1
+	$(GENERATE) $(call RBAC,admission)
+	$(GENERATE) $(call RBAC,reconciler)
+	go test ./docs -run '^TestFlags$$' -write $(abspath $(OUT))/docs
+
+.PHONY: check-generated
+check-generated: ## Fail if a generated file is not what "make generate" writes
+	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; mkdir "$$new/docs"; \
+	$(MAKE) --no-print-directory generate OUT="$$new"; \
+	stale=; for file in $$(cd "$$new" && find * -type f) api/crds/*.yaml; do \
+		diff -uN "$$file" "$$new/$$file" || stale=yes; \
+	done; \
+	if [[ $$stale ]]; then echo 'out of date: run "make generate"' >&2; exit 1; fi
+
+.PHONY: lint
+lint: ## Check formatting, modules, go vet and staticcheck
+	@wrong=$$(gofmt -s -l . && $(TOOL) goimports -local $(MODULE) -l .); \
+	if [[ $$wrong ]]; then echo "not formatted: run \"make format\""; echo "$$wrong"; exit 1; fi
+	go mod tidy -diff
+	go vet ./...
+	$(TOOL) staticcheck ./...
+	cd e2e/controlplane && go vet ./up && $(TOOL) staticcheck ./up
+
+.PHONY: format
+format: ## Format the Go files
+	gofmt -s -w .
+	$(TOOL) goimports -local $(MODULE) -w .
+
 ## Clusters for tests
+# What the embedded control plane says it is. Only the link step depends on it.
+VERSION := k8s.io/component-base/version
+KUBERNETES := -X $(VERSION).gitVersion=v1.37.2 -X $(VERSION).gitMajor=1 -X $(VERSION).gitMinor=37
+# These are modules of their own, as the tools are.
+BUILD_MODULE = go build -C e2e/$(1) -buildvcs=false -o $(CURDIR)/$@ -ldflags
 
 CONTROLPLANE_FILES := $(shell find e2e/controlplane -type f ! -name '*_test.go')
 bin/controlplane: $(CONTROLPLANE_FILES) ## Build etcd, the Kubernetes components and "up" as one binary (20 CPU minutes cold)
-	$(call TOOL_BUILD,e2e/controlplane) -ldflags '$(KUBERNETES_LDFLAGS)' -o ../../$@ .
+	$(call BUILD_MODULE,controlplane) '-s -w $(KUBERNETES)' .
 
 bin/kwok: e2e/kwok/go.mod e2e/kwok/go.sum ## Build KWOK, which pretends to run nodes and Pods
-	$(call TOOL_BUILD,e2e/kwok) -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwok
+	$(call BUILD_MODULE,kwok) '-s -w' sigs.k8s.io/kwok/cmd/kwok
 
 SOURCE_CONTROLLER := github.com/fluxcd/source-controller
-bin/source-controller: e2e/sourcecontroller/go.mod e2e/sourcecontroller/go.sum ## Build Flux's source-controller (9 CPU minutes cold)
-	$(call TOOL_BUILD,e2e/sourcecontroller) -ldflags '-s -w' -o ../../$@ $(SOURCE_CONTROLLER)
+bin/source-controller: e2e/sourcecontroller/go.mod e2e/sourcecontroller/go.sum ## Build source-controller (9 CPU minutes cold)
+	$(call BUILD_MODULE,sourcecontroller) '-s -w' $(SOURCE_CONTROLLER)
 
 bin/source-controller-crds: e2e/sourcecontroller/go.mod ## Copy the CRDs of exactly that source-controller
 	rm -rf $@ && mkdir -p $@
 	install -m 0644 "$$(go list -C e2e/sourcecontroller -m -f '{{.Dir}}' $(SOURCE_CONTROLLER))"/config/crd/bases/*.yaml $@
+
+## Tests
+.PHONY: test test-unit test-cluster test-controlplane test-e2e fuzz
+test: check-generated lint test-unit test-cluster test-controlplane test-e2e ## Run everything that CI runs
+
+# The packages of the product, with what their tests import: those that import e2e/cluster start a cluster.
+PACKAGES := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v '^$(MODULE)/e2e\b'
+# Nothing has to be built where another cluster is to be used.
+CLUSTER := $(if $(KUBECONFIG)$(KUBEBUILDER_ASSETS),,bin/controlplane bin/kwok)
+
+test-unit: ## Run the tests of packages that need no cluster
+	go test -race -timeout 10m $$($(PACKAGES) | grep -v '/e2e/cluster\b' | cut -d ' ' -f 1)
+
+test-cluster: $(CLUSTER) ## Run the tests of packages against a real apiserver
+	go test -race -count 1 -p 2 -timeout 15m $$($(PACKAGES) | grep '/e2e/cluster\b' | cut -d ' ' -f 1)
+
+test-controlplane: $(CLUSTER) ## Run the tests of the embedded control plane itself
+	$(if $(CLUSTER),cd e2e/controlplane && go test -count 1 -timeout 15m ./up)
+
+test-e2e: build $(CLUSTER) bin/source-controller bin/source-controller-crds ## Run the built programs as their users do
+	go test -count 1 -p 2 -timeout 30m ./e2e/...
+
+fuzz: ## Run each fuzz target for a minute
+	@grep -roE --include='*_test.go' '^func Fuzz[[:alnum:]]+' . | while IFS=': ' read -r file _ target; do \
+		echo "$$target"; go test "$${file%/*}" -run '^$$' -fuzz "^$$target\$$" -fuzztime 1m; \
+	done
