@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/stageset/stageset/reconciler/failure"
 )
@@ -101,30 +100,4 @@ func missesObject(err error) bool {
 	}
 	details := status.Status().Details
 	return details != nil && details.Name != ""
-}
-
-// withholdSecret takes the server's message out of an error about a Secret's content: a value of the wrong type is quoted
-// in it. Refusals by permission, policy, conflict or validation do not quote values and stay as they are.
-func withholdSecret(err error, gvk schema.GroupVersionKind) error {
-	var status *apierrors.StatusError
-	if gvk.GroupKind() != (schema.GroupKind{Kind: "Secret"}) || !errors.As(err, &status) {
-		return err
-	}
-	switch status.ErrStatus.Reason {
-	case metav1.StatusReasonBadRequest, metav1.StatusReasonInternalError, metav1.StatusReasonUnknown:
-	default:
-		return err
-	}
-	withheld := status.ErrStatus
-	withheld.Message = "the API server cannot read the Secret; its message is withheld, since it may quote values: " +
-		"check that every value under data is a base64 string and every other field is one that a Secret has"
-	withheld.Details = &metav1.StatusDetails{Name: nameOf(withheld.Details), Kind: "secrets"}
-	return &apierrors.StatusError{ErrStatus: withheld}
-}
-
-func nameOf(details *metav1.StatusDetails) string {
-	if details == nil {
-		return ""
-	}
-	return details.Name
 }

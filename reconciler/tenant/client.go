@@ -89,7 +89,7 @@ func (c *Client) Apply(
 	}
 	answer, err := c.ask(ctx, request, gvk)
 	if err != nil {
-		return nil, withholdSecret(err, gvk)
+		return nil, withholdSecret(err, object)
 	}
 	applied, err := readObject(answer)
 	if err == nil && !options.KeepManagedFields {
@@ -134,11 +134,15 @@ func (c *Client) Delete(
 		return false, err
 	}
 	// A Status is the answer when nothing is left; an object that waits for finalizers or a grace period is returned itself.
-	var status metav1.Status
-	if err := json.Unmarshal(answer, &status); err != nil {
+	// Some kinds are returned even when they are gone; that is left open.
+	var left struct {
+		Kind   string `json:"kind"`
+		Status any    `json:"status"`
+	}
+	if err := json.Unmarshal(answer, &left); err != nil {
 		return false, unreadable(err)
 	}
-	return status.Kind == "Status" && status.Status == metav1.StatusSuccess, nil
+	return left.Kind == "Status" && left.Status == metav1.StatusSuccess, nil
 }
 
 // Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.

@@ -1,5 +1,5 @@
 // Package tenant turns the name of a tenant's service account into a client that acts as that account. It is the only
-// place of the reconciler that makes a client for objects which a tenant names (docs: "Who does what").
+// place of the reconciler that makes a client for objects which a tenant names.
 //
 // The reconciler's own identity is used for exactly one request here: create serviceaccounts/token. Everything else, also
 // discovery, is sent with a token of the account, so the API server's authorizer and audit log see the tenant.
