@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -18,14 +20,23 @@ type scope struct {
 // ending is what is to be done after the last test, and what went wrong then.
 var ending struct {
 	mu       sync.Mutex
+	began    bool
 	cleanups []func()
 	problems []error
 }
 
 // endScopes runs the cleanups of all scopes, the last one first. It is called once, after the last test.
 func endScopes() error {
-	for i := len(ending.cleanups) - 1; i >= 0; i-- {
-		ending.cleanups[i]()
+	ending.mu.Lock()
+	ending.began = true
+	ending.mu.Unlock()
+	for _, cleanup := range slices.Backward(ending.cleanups) {
+		done := make(chan struct{})
+		go func() { // which Fatal may end
+			defer close(done)
+			cleanup()
+		}()
+		<-done
 	}
 	return errors.Join(ending.problems...)
 }
@@ -52,7 +63,32 @@ func (s scope) TempDir() string {
 	return dir
 }
 
-// Error and Errorf are for cleanups: the test that the scope began with has ended by then.
+// The following are for cleanups: the test that the scope began with has ended by then.
+
+// Fatal ends the cleanup, or the test that the scope begins with.
+func (s scope) Fatal(args ...any) {
+	s.Helper()
+	s.fatal(fmt.Sprint(args...))
+}
+
+// Fatalf is Fatal with a format.
+func (s scope) Fatalf(format string, args ...any) {
+	s.Helper()
+	s.fatal(fmt.Sprintf(format, args...))
+}
+
+func (s scope) fatal(message string) {
+	s.Helper()
+	ending.mu.Lock()
+	began := ending.began
+	ending.mu.Unlock()
+	if !began {
+		s.TB.Fatal(message)
+	}
+	s.Error(message)
+	runtime.Goexit()
+}
+
 func (s scope) Error(args ...any) { s.Errorf("%s", fmt.Sprint(args...)) }
 
 func (s scope) Errorf(format string, args ...any) {
