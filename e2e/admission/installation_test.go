@@ -1,4 +1,6 @@
-package app_test
+// Package admission_test runs the built stageset-admission as a user would: as processes, with a token of exactly the roles
+// that the chart installs, called by a real API server over TLS. It imports the API and clients, and nothing of the program.
+package admission_test
 
 import (
 	"context"
@@ -16,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,7 +76,7 @@ func install(t *testing.T) *installation {
 	c := cluster.Shared(t)
 	c.InstallCRDs(t, crds.FS)
 	i := &installation{Cluster: c, name: c.Namespace(t, "release"), tenant: c.Namespace(t, "tenant"), port: process.FreePort(t)}
-	i.client = newClient(t, c.Config)
+	i.client = c.Client(t)
 	i.grant(t, i.manifest(t, "admission-rbac.yaml"))
 	c.Apply(t, i.expand(`
 apiVersion: v1
@@ -252,13 +253,4 @@ func (i *installation) stageSet(t *testing.T, name, spec string) *unstructured.U
 	}
 	object.Object["spec"] = content
 	return object
-}
-
-func newClient(t *testing.T, config *rest.Config) client.Client {
-	t.Helper()
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

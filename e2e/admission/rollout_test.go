@@ -1,4 +1,4 @@
-package app_test
+package admission_test
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func (i *installation) load(t *testing.T, clients int) *load {
 	t.Helper()
 	l := &load{done: make(chan struct{})}
 	for n := range clients {
-		c, object := newClient(t, i.Config), i.stageSet(t, fmt.Sprintf("load-%d", n), validSpec)
+		c, object := i.Client(t), i.stageSet(t, fmt.Sprintf("load-%d", n), validSpec)
 		l.wait.Go(func() {
 			for {
 				select {

@@ -1,4 +1,4 @@
-package app_test
+package admission_test
 
 import (
 	"context"
