@@ -36,6 +36,8 @@ type Options struct {
 	Env []string
 	// Dir is where it runs; empty for the directory of the test.
 	Dir string
+	// Log, if set, also gets what the process writes, standard output and error in one.
+	Log io.Writer
 	// ReadyURL, if set, is polled until it answers 200.
 	ReadyURL string
 	// ReadyOutput, if set, is text that the process writes when it is ready.
@@ -77,7 +79,11 @@ func Launch(ctx context.Context, options Options) (*Process, error) {
 	p := &Process{options: options, cmd: exec.Command(options.Path, options.Args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), options.Env...)
 	p.cmd.Dir = options.Dir
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	var written io.Writer = &p.output
+	if options.Log != nil {
+		written = io.MultiWriter(written, options.Log)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = written, written // equal, so that both come through one pipe
 	p.cmd.SysProcAttr = attributes()
 	p.cmd.WaitDelay = time.Second // a grandchild may hold the output open
 	stdin, err := p.cmd.StdinPipe()
@@ -91,7 +97,7 @@ func Launch(ctx context.Context, options Options) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", options.Path, err)
 	}
 	if err := p.awaitReady(ctx); err != nil {
-		p.Kill()
+		_ = p.Stop() // rather than Kill: it may have children of its own to end
 		return nil, fmt.Errorf("%s: %w; its output:\n%s", options.Path, err, p.Output())
 	}
 	return p, nil

@@ -66,15 +66,44 @@ func TestReadyIsWaitedFor(t *testing.T) {
 func TestEndBeforeReadyIsAnErrorWithTheOutput(t *testing.T) {
 	options := shell("echo the reason; echo more >&2; exit 3")
 	options.ReadyOutput = "never written"
+	var log strings.Builder
+	options.Log = &log
 	_, err := process.Launch(t.Context(), options)
 	if err == nil {
 		t.Fatal("it started")
+	}
+	if log.String() != "the reason\nmore\n" {
+		t.Errorf("log %q", log.String())
 	}
 	for _, want := range []string{"/bin/sh", "exit status 3", "the reason\nmore\n"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not contain %q", err, want)
 		}
 	}
+}
+
+func TestGivingUpLetsTheProcessFinish(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	options := shell(`trap 'echo said goodbye; exit 0' TERM; echo trap set; while :; do sleep 0.01; done`)
+	options.ReadyOutput = "never written"
+	options.Log = &cancelling{at: "trap set", cancel: cancel}
+	_, err := process.Launch(ctx, options)
+	if err == nil || !strings.HasSuffix(err.Error(), "trap set\nsaid goodbye\n") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// cancelling cancels a context when a text is written.
+type cancelling struct {
+	at     string
+	cancel context.CancelFunc
+}
+
+func (c *cancelling) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), c.at) {
+		c.cancel()
+	}
+	return len(p), nil
 }
 
 func TestMissingBinaryIsNamed(t *testing.T) {
