@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -23,27 +22,19 @@ const (
 	SwitchOff   Switch = "Off"
 )
 
-// UnmarshalJSON implements json.Unmarshaler. On and off without quotes are booleans in YAML, so both are understood.
+// UnmarshalJSON implements json.Unmarshaler. On and off without quotes are booleans in YAML.
 func (s *Switch) UnmarshalJSON(text []byte) error {
-	var on bool
-	if err := json.Unmarshal(text, &on); err == nil {
+	switch name := strings.Trim(string(text), `"`); name {
+	case "true":
+		*s = SwitchOn
+	case "false":
 		*s = SwitchOff
-		if on {
-			*s = SwitchOn
-		}
-		return nil
-	}
-	var name string
-	if err := json.Unmarshal(text, &name); err != nil {
-		return fmt.Errorf("a rule is Deny, Warn, Audit, On or Off, not %s", text)
-	}
-	switch set := Switch(name); set {
-	case SwitchDeny, SwitchWarn, SwitchAudit, SwitchOn, SwitchOff:
-		*s = set
-		return nil
+	case string(SwitchDeny), string(SwitchWarn), string(SwitchAudit), string(SwitchOn), string(SwitchOff):
+		*s = Switch(name)
 	default:
-		return fmt.Errorf("a rule is Deny, Warn, Audit, On or Off, not %q", name)
+		return fmt.Errorf("a rule is Deny, Warn, Audit, On or Off, not %s", name)
 	}
+	return nil
 }
 
 // Config is the policy config (--policy-config): one file for all binaries, so that they cannot disagree. Its zero value is

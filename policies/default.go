@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +37,12 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 		return in.Object.DeepCopy(), nil
 	}
 	// Claims are verified by defaulting once more, which costs the same again.
-	d := &defaulter{question: q, policies: candidates, evaluation: celenv.NewEvaluation(ctx, s.values(q), 2*len(candidates))}
+	d := &defaulter{
+		question:   q,
+		policies:   candidates,
+		evaluation: celenv.NewEvaluation(ctx, s.values(q), 2*len(candidates)),
+		timeout:    s.timeout / policyTimeShare,
+	}
 	result, filled, err := d.run(ctx, in.Object)
 	maps.Copy(filled, d.verify(ctx, result, claims, filled))
 	return annotate(result, filled), err
@@ -47,6 +53,8 @@ type defaulter struct {
 	question
 	policies   []*policy
 	evaluation *celenv.Evaluation
+	// timeout bounds one policy.
+	timeout time.Duration
 }
 
 // run is object with what all policies fill in, and which policy filled in which field.
@@ -75,6 +83,8 @@ func (d *defaulter) run(ctx context.Context, object *unstructured.Unstructured) 
 func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.Unstructured) (
 	*unstructured.Unstructured, []string, *finding,
 ) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
 	group := d.evaluation.Group(p.variables, p.params)
 	applies, failed := d.wants(p, group.Scope(ctx, object.Object, fields(d.OldObject)), object)
 	if failed != nil || !applies {
@@ -92,7 +102,7 @@ func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.U
 		}
 		next, fields, err := fill(object, proposed)
 		if err != nil {
-			f := p.failure(fmt.Sprintf("mutations[%d]", i), celenv.OneMessage(err.Error()))
+			f := p.failure(fmt.Sprintf("mutations[%d]", i), failureText(err))
 			return nil, nil, &f
 		}
 		object, added = next, append(added, fields...)

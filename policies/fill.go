@@ -2,6 +2,7 @@ package policies
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,6 +17,9 @@ import (
 	"github.com/stageset/stageset/policies/internal/schema"
 )
 
+// goValues is what a schema error says about a value in the words of Go.
+var goValues = regexp.MustCompile(`, got &.*`)
+
 // fill is object with the fields of proposed that object does not set, and the paths of those fields. It is the merge of
 // server-side apply with the roles exchanged: what object sets wins, so that its author always does. An optional field with
 // an empty string counts as unset, as everywhere in Kubernetes; a label with an empty value does not.
@@ -26,7 +30,7 @@ func fill(object, proposed *unstructured.Unstructured) (*unstructured.Unstructur
 	}
 	offered, err := converter.ObjectToTyped(proposed)
 	if err != nil {
-		return nil, nil, fmt.Errorf("sets what a StageSet cannot have: %w", err)
+		return nil, nil, fmt.Errorf("sets what a StageSet cannot have: %s", goValues.ReplaceAllString(err.Error(), ""))
 	}
 	current, err := converter.ObjectToTyped(object, typed.AllowDuplicates)
 	if err != nil {
@@ -101,9 +105,21 @@ func additions(current, merged *typed.TypedValue) ([]string, error) {
 			err = fillable(path, current)
 		}
 	})
-	different.Added.Leaves().Iterate(func(path fieldpath.Path) { added = append(added, render(path)) })
+	different.Added.Leaves().Iterate(func(path fieldpath.Path) {
+		added = append(added, render(upToNewItem(path, current)))
+	})
 	slices.Sort(added)
-	return added, err
+	return slices.Compact(added), err
+}
+
+// upToNewItem is path, cut after the first item of a list that current does not have: an item is added as a whole.
+func upToNewItem(path fieldpath.Path, current *typed.TypedValue) fieldpath.Path {
+	for i, element := range path {
+		if element.FieldName == nil && lookup(current.AsValue(), path[:i+1]) == nil {
+			return path[:i+1]
+		}
+	}
+	return path
 }
 
 // fillable refuses what is not for mutations to fill in: what the API server or the reconciler writes, and more items of a
@@ -173,7 +189,7 @@ func item(v value.Value, key value.FieldList) value.Value {
 	return nil
 }
 
-// render is path as people write it: spec.stages[app].path. The items of a list are told by their keys.
+// render is path as people write it: spec.stages[app].path. The items of a list are told by their keys that are not empty.
 func render(path fieldpath.Path) string {
 	var text strings.Builder
 	for _, element := range path {
@@ -186,7 +202,9 @@ func render(path fieldpath.Path) string {
 		case element.Key != nil:
 			keys := make([]string, 0, len(*element.Key))
 			for _, field := range *element.Key {
-				keys = append(keys, fmt.Sprint(field.Value.Unstructured()))
+				if key := fmt.Sprint(field.Value.Unstructured()); key != "" {
+					keys = append(keys, key)
+				}
 			}
 			fmt.Fprintf(&text, "[%s]", strings.Join(keys, "/"))
 		case element.Value != nil:

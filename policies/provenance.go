@@ -62,7 +62,7 @@ func annotate(object *unstructured.Unstructured, claims claimSet) *unstructured.
 // repeated call on the same object finds what the first one did.
 func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructured, claims, filled claimSet) claimSet {
 	verified, open := claimSet{}, claimSet{}
-	current, former := leaves(result), leaves(d.OldObject)
+	current, former := fieldsOf(result), fieldsOf(d.OldObject)
 	had := parseClaims(d.OldObject)
 	for field, policy := range claims {
 		now, set := current.values[field]
@@ -84,25 +84,25 @@ func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructure
 	}
 	// An error has been reported when the object itself was defaulted.
 	again, refilled, _ := d.run(ctx, stripped)
-	restored := leaves(again)
+	restored := fieldsOf(again)
 	for field, policy := range open {
-		if refilled[field] == policy && value.Equals(restored.values[field], current.values[field]) {
+		if now, set := restored.values[field]; set && refilled[field] == policy && value.Equals(now, current.values[field]) {
 			verified[field] = policy
 		}
 	}
 	return verified
 }
 
-// leafSet are the fields of an object that have no fields of their own.
-type leafSet struct {
+// fieldSet is every field of an object, by its path as render has it.
+type fieldSet struct {
 	object *typed.TypedValue
 	paths  map[string]fieldpath.Path
 	values map[string]value.Value
 }
 
-// leaves are the leaves of object; none if it is nil, or is not what the schema describes.
-func leaves(object *unstructured.Unstructured) leafSet {
-	set := leafSet{paths: map[string]fieldpath.Path{}, values: map[string]value.Value{}}
+// fieldsOf are the fields of object; none if it is nil, or is not what the schema describes.
+func fieldsOf(object *unstructured.Unstructured) fieldSet {
+	set := fieldSet{paths: map[string]fieldpath.Path{}, values: map[string]value.Value{}}
 	if object == nil {
 		return set
 	}
@@ -118,17 +118,20 @@ func leaves(object *unstructured.Unstructured) leafSet {
 	if err != nil {
 		return set
 	}
-	fields.Leaves().Iterate(func(path fieldpath.Path) {
-		if found := lookup(set.object.AsValue(), path); found != nil {
-			name := render(path)
-			set.paths[name], set.values[name] = path.Copy(), found
+	fields.Leaves().Iterate(func(leaf fieldpath.Path) {
+		for end := range leaf {
+			path := leaf[:end+1]
+			if found := lookup(set.object.AsValue(), path); found != nil {
+				name := render(path)
+				set.paths[name], set.values[name] = path.Copy(), found
+			}
 		}
 	})
 	return set
 }
 
 // without is the object without the fields that claims speak of.
-func (l leafSet) without(claims claimSet) (*unstructured.Unstructured, error) {
+func (l fieldSet) without(claims claimSet) (*unstructured.Unstructured, error) {
 	converter, err := schema.Converter()
 	if err != nil {
 		return nil, err

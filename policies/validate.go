@@ -3,7 +3,6 @@ package policies
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -20,7 +19,7 @@ func (s *Set) Validate(ctx context.Context, in Input) Decision {
 	evaluation := celenv.NewEvaluation(ctx, s.values(q), len(candidates))
 	var decision Decision
 	for _, p := range candidates {
-		for _, f := range p.judge(ctx, q, evaluation) {
+		for _, f := range s.judge(ctx, p, q, evaluation) {
 			decision.add(p, f)
 		}
 	}
@@ -29,7 +28,9 @@ func (s *Set) Validate(ctx context.Context, in Input) Decision {
 }
 
 // judge is what p has to say about q.
-func (p *policy) judge(ctx context.Context, q question, evaluation *celenv.Evaluation) []finding {
+func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *celenv.Evaluation) []finding {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout/policyTimeShare)
+	defer cancel()
 	group := evaluation.Group(p.variables, p.params)
 	findings := p.findings(q, group.Scope(ctx, fields(q.Object), fields(q.OldObject)), q.Object, q.OldObject)
 	if len(findings) > 0 && q.specUnchanged {
@@ -126,8 +127,13 @@ func (p *policy) failure(rule, message string) finding {
 // failureText says why something could not be evaluated.
 func failureText(err error) string {
 	var issues celenv.Issues
-	if errors.As(err, &issues) {
+	var failed *celenv.EvalError
+	switch {
+	case errors.As(err, &issues):
 		return celenv.OneMessage("does not compile: " + issues.Error())
+	case errors.As(err, &failed):
+		return celenv.OneMessage("cannot be evaluated: " + failed.Error())
+	default:
+		return celenv.OneMessage(err.Error())
 	}
-	return celenv.OneMessage(fmt.Sprintf("cannot be evaluated: %v", err))
 }

@@ -2,6 +2,7 @@ package celenv
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -54,7 +55,7 @@ func (c *Compiler) CompileVariables(definitions []Definition) (*Compiler, *Varia
 		}
 		variables.names = append(variables.names, definition.Name)
 	}
-	return compiler, variables, variables.broken
+	return compiler, variables, maps.Clone(variables.broken)
 }
 
 // variableTypes are the types of the fields of the variable variables.

@@ -1,0 +1,204 @@
+package policies_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+)
+
+// TestProblems: everything that is wrong with a policy is said at once, with field, line and column.
+func TestProblems(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"nothing to do": {"", []string{"policy p: spec: has neither validations nor mutations"}},
+		"every expression": {`
+matchConditions: [{name: c, expression: nobody}]
+variables: [{name: v, expression: nothing}]
+validations: [{name: r, message: m, expression: "1", messageExpression: "2"}]
+mutations: [{patchType: JSONPatch, jsonPatch: {expression: "3"}}]`, []string{
+			"policy p: spec.matchConditions[c].expression: line 1, column 1: undeclared reference to 'nobody'",
+			"policy p: spec.variables[v].expression: line 1, column 1: undeclared reference to 'nothing'",
+			"policy p: spec.mutations[0].jsonPatch.expression: evaluates to int, not to list of JSONPatch",
+			"policy p: spec.validations[r].expression: evaluates to int, not to bool",
+			"policy p: spec.validations[r].messageExpression: evaluates to int, not to string",
+		}},
+		"a second line": {`
+validations:
+- name: r
+  message: m
+  expression: |-
+    true &&
+      nobody`, []string{
+			"policy p: spec.validations[r].expression: line 2, column 3: undeclared reference to 'nobody'",
+		}},
+		"names": {`
+matchConditions: [{name: c, expression: "true"}, {name: c, expression: "true"}]
+variables: [{name: v, expression: "1"}, {name: v, expression: "2"}]
+validations: [{name: "", message: m, expression: "true"}]`, []string{
+			"policy p: spec.matchConditions[c].name: is used twice",
+			"policy p: spec.variables[v].expression: is defined twice",
+			"policy p: spec.validations[0].name: is empty",
+		}},
+		"no message": {`validations: [{name: r, message: "", expression: "true"}]`, []string{
+			"policy p: spec.validations[r].message: is empty: it is what is shown when messageExpression fails",
+		}},
+		"settings": {`
+target: Manifest
+failurePolicy: Perhaps
+validationActions: [Deny, Warn, Shout]
+matchConstraints:
+  operations: [CONNECT]
+  namespaceSelector: {matchExpressions: [{key: a, operator: Near}]}
+  objectSelector: {matchLabels: {"-": "-"}}
+validations: [{name: r, message: m, expression: "true"}]`, []string{
+			`policy p: spec.failurePolicy: "Perhaps" is not Fail or Ignore`,
+			`policy p: spec.matchConstraints.operations: "CONNECT" is not CREATE, UPDATE or DELETE`,
+			`policy p: spec.matchConstraints.namespaceSelector: "Near" is not a valid label selector operator`,
+			`policy p: spec.matchConstraints.objectSelector: `,
+			`policy p: spec.target: "Manifest" is not StageSet`,
+			`policy p: spec.validationActions: "Shout" is not Deny, Warn or Audit`,
+			`policy p: spec.validationActions: has both Deny and Warn, which would show each violation twice`,
+		}},
+		"a mutation that is two": {`
+mutations:
+- {patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{}"}, jsonPatch: {expression: "[]"}}
+- {patchType: JSONPatch}`, []string{
+			"policy p: spec.mutations[0]: patchType is ApplyConfiguration, and applyConfiguration alone is set, or JSONPatch, " +
+				"and jsonPatch alone is set",
+			"policy p: spec.mutations[1]: patchType is ApplyConfiguration, and applyConfiguration alone is set, or JSONPatch, " +
+				"and jsonPatch alone is set",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := policies.Compile(t.Context(), []v1alpha1.StageSetPolicy{policy(t, "p", test.spec)}, policies.Options{})
+			if set == nil {
+				t.Error("there is no set")
+			}
+			var problems policies.Problems
+			if !errors.As(err, &problems) {
+				t.Fatalf("the error is %v, not Problems", err)
+			}
+			got := strings.Split(problems.Error(), "\n")
+			for i := range min(len(got), len(test.want)) {
+				// What apimachinery says about a label is its own business.
+				if strings.HasSuffix(test.want[i], "objectSelector: ") && strings.HasPrefix(got[i], test.want[i]) {
+					got[i] = test.want[i]
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUnusable: a policy that cannot be understood is decided by its failurePolicy, and one about something else is not about
+// StageSets.
+func TestUnusable(t *testing.T) {
+	const valid = "\nvalidations: [{name: r, message: m, expression: 'true'}]"
+	for name, test := range map[string]struct {
+		spec            string
+		denied, ignored []string
+	}{
+		"fails": {
+			spec:   "matchConstraints: {operations: [CONNECT, CREATE]}" + valid,
+			denied: []string{`spec: p/policy: is not usable: spec.matchConstraints.operations: "CONNECT" is not CREATE, UPDATE or DELETE`},
+		},
+		"ignored": {
+			spec:    "failurePolicy: Ignore\nvalidationActions: [Shout]" + valid,
+			ignored: []string{`spec: p/policy: is not usable: spec.validationActions: "Shout" is not Deny, Warn or Audit`},
+		},
+		"about something else": {spec: "target: Manifest" + valid},
+		"an expression": {
+			spec:   "validations: [{name: r, message: m, expression: nobody}]",
+			denied: []string{"spec: p/r: does not compile: line 1, column 1: undeclared reference to 'nobody'"},
+		},
+		"a variable": {
+			spec: "variables: [{name: v, expression: nobody}]\n" +
+				"validations: [{name: r, message: m, expression: variables.v == 1}]",
+			denied: []string{"spec: p/r: cannot be evaluated: variables.v does not compile: " +
+				"line 1, column 1: undeclared reference to 'nobody'"},
+		},
+		"a message": {
+			spec:   "validations: [{name: r, message: m, expression: 'false', messageExpression: nobody}]",
+			denied: []string{"spec: p/r: m"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := policies.Compile(t.Context(), []v1alpha1.StageSetPolicy{policy(t, "p", test.spec)}, policies.Options{})
+			if err == nil {
+				t.Error("it compiles")
+			}
+			got := set.Validate(t.Context(), creating(stageSet(t, "")))
+			if diff := cmp.Diff(test.denied, said(got.Denied)); diff != "" {
+				t.Errorf("denied (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.ignored, said(got.Ignored)); diff != "" {
+				t.Errorf("ignored (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCheck: text that is about to be stored is checked for more than text that is stored (P-08, P-10).
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"fine": {spec: `
+matchConditions: [{name: c, expression: has(object.spec.kubeConfig)}]
+variables: [{name: v, expression: "object.spec.stages.map(s, s.sourceRef)"}]
+validations: [{name: r, message: m, expression: "variables.v.all(s, s.name != '')"}]
+mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{spec: Object.spec{suspend: true}}"}}]`},
+		"fields that StageSets do not have": {spec: `
+matchConditions: [{name: c, expression: has(object.spec.kubeconfig)}]
+variables: [{name: v, expression: "object.spec.stages.map(s, s.sourceRef)"}]
+validations: [{name: r, message: m, expression: "variables.v.all(s, s.url != '')", messageExpression: "object.spec.nothing"}]
+mutations:
+- patchType: ApplyConfiguration
+  applyConfiguration: {expression: "Object{spec: Object.spec{suspend: object.spec.suspended}}"}`, want: []string{
+			"policy p: spec.validations[r].messageExpression: evaluates to dyn, not to string",
+			"policy p: spec.matchConditions[c].expression: line 1, column 4: undefined field 'kubeconfig'",
+			"policy p: spec.mutations[0].applyConfiguration.expression: line 1, column 46: undefined field 'suspended'",
+			"policy p: spec.validations[r].expression: line 1, column 21: undefined field 'url'",
+			"policy p: spec.validations[r].messageExpression: line 1, column 12: undefined field 'nothing'",
+		}},
+		"what only the newest Kubernetes knows": {
+			spec: `validations: [{name: r, message: m, expression: "[1, 2].includes(1)"}]`,
+			want: []string{"policy p: spec.validations[r].expression: line 1, column 16: undeclared reference to 'includes'"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := policies.Check(t.Context(), []v1alpha1.StageSetPolicy{policy(t, "p", test.spec)})
+			var got []string
+			if err != nil {
+				got = strings.Split(err.Error(), "\n")
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCompileEnds: compiling stops with its context.
+func TestCompileEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	list := []v1alpha1.StageSetPolicy{rule(t, "p", "true", "")}
+	if _, err := policies.Compile(ctx, list, policies.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Compile: the error is %v", err)
+	}
+	if err := policies.Check(ctx, list); !errors.Is(err, context.Canceled) {
+		t.Errorf("Check: the error is %v", err)
+	}
+}

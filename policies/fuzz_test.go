@@ -1,0 +1,81 @@
+package policies_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+)
+
+// FuzzPolicy: whatever text is compiled and whatever it is evaluated on, there is a decision in time, the input is not
+// changed, and a rule that does not compile never lets anything pass.
+func FuzzPolicy(f *testing.F) {
+	const object = `{"metadata":{"name":"app","namespace":"a"},"spec":{"stages":[{"name":"web","sourceRef":{"name":"x"}}]}}`
+	for _, expression := range []string{
+		"true", "tenant", "object.spec.stages.all(s, s.name != '')", "variables.v", "oldObject == null && variables.v",
+		"Object{spec: Object.spec{interval: '1m'}}", "[JSONPatch{op: 'add', path: '/spec/suspend', value: true}]",
+		"[1,2,3].all(a, [1,2,3].all(b, a > b))", "'x'.matches('(x+)+')", "request.userInfo.username + params.x",
+		"object.metadata.annotations['a'].split(',').map(x, int(x)).sum() > 0", "{'a': {'b': 1}}.a.b / 0 == 1",
+		"object.spec['stages'][0]", "\"\\n\"", "timestamp('x')", "dyn(variables).v", "....", "a(b(c(", "!!!!!!!!true",
+		"optional.none()", "quantity('1Gi') < 1", "x.y.z{}", "has(object.?spec.a)",
+	} {
+		f.Add(expression, "object.spec.suspend", object)
+	}
+	const claiming = `{"metadata":{"namespace":"a","annotations":{"stages.metio.wtf/defaulted-by":"spec.a=b"}},"spec":1}`
+	f.Add("true", "variables.v", claiming)
+	f.Fuzz(func(t *testing.T, expression, variable, object string) {
+		mutation := &v1alpha1.MutationExpression{Expression: expression}
+		list := []v1alpha1.StageSetPolicy{{
+			ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec: v1alpha1.StageSetPolicySpec{
+				Variables: []v1alpha1.Variable{{Name: "v", Expression: variable}},
+				Mutations: []v1alpha1.Mutation{
+					{PatchType: v1alpha1.PatchTypeApplyConfiguration, ApplyConfiguration: mutation},
+					{PatchType: v1alpha1.PatchTypeJSONPatch, JSONPatch: mutation},
+				},
+				Validations: []v1alpha1.Validation{
+					{Name: "r", Message: "m", Expression: expression, MessageExpression: expression},
+				},
+			},
+		}}
+		var fields map[string]any
+		if err := utiljson.Unmarshal([]byte(object), &fields); err != nil || fields == nil {
+			return
+		}
+		const timeout = 200 * time.Millisecond
+		set, problems := policies.Compile(t.Context(), list, policies.Options{Timeout: timeout})
+		in := policies.Input{
+			Object:  &unstructured.Unstructured{Object: fields},
+			Request: policies.NewRequest(admissionv1.Create, "a", "app"),
+		}
+		before := in.Object.DeepCopy()
+		started := time.Now()
+		defaulted, _ := set.Default(t.Context(), in)
+		if defaulted == nil {
+			t.Fatal("there is no object")
+		}
+		decision := set.Validate(t.Context(), in)
+		// A loaded machine is slow to notice a deadline; an evaluation without one would not end.
+		if took := time.Since(started); took > 20*timeout {
+			t.Errorf("it took %s", took)
+		}
+		if !equality.Semantic.DeepEqual(before, in.Object) {
+			t.Error("the object was changed")
+		}
+		var found policies.Problems
+		errors.As(problems, &found)
+		broken := slices.ContainsFunc(found, func(p policies.Problem) bool { return p.Field == "spec.validations[r].expression" })
+		if broken && len(decision.Denied) == 0 {
+			t.Error("a rule that does not compile lets pass")
+		}
+	})
+}
