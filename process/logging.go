@@ -51,13 +51,23 @@ func (l *Logging) Validate() error {
 
 // Start makes the one logger of the program, and has the libraries use it too. l must be valid.
 func (l *Logging) Start(out io.Writer) logr.Logger {
-	settings := &slog.HandlerOptions{Level: levels[l.Level]}
+	settings := &slog.HandlerOptions{Level: levels[l.Level], ReplaceAttr: plainLevel}
 	var handler slog.Handler = slog.NewJSONHandler(out, settings)
 	if l.Format == formatText {
 		handler = slog.NewTextHandler(out, settings)
 	}
+	slog.SetDefault(slog.New(handler)) // net/http writes to the standard library's logger
 	logger := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(logger)
 	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
 	return logger
+}
+
+// plainLevel writes every verbosity of logr as DEBUG, where slog would write DEBUG+3.
+func plainLevel(_ []string, attribute slog.Attr) slog.Attr {
+	level, ok := attribute.Value.Any().(slog.Level)
+	if attribute.Key == slog.LevelKey && ok && level < slog.LevelInfo {
+		attribute.Value = slog.StringValue(slog.LevelDebug.String())
+	}
+	return attribute
 }
