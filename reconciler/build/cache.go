@@ -1,17 +1,126 @@
 package build
 
 import (
+	"container/list"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"io/fs"
+	"sync"
 )
 
-// Cache keeps rendered manifests by artifact digest and options. It is safe for concurrent use.
-type Cache struct{}
+// Cache keeps rendered manifests by the digest of their artifact and the options, the least recently used first out. It is
+// safe for concurrent use.
+type Cache struct {
+	limit int64
 
-// NewCache keeps about maxBytes of manifests.
-func NewCache(maxBytes int64) *Cache { return &Cache{} }
+	mutex   sync.Mutex
+	entries map[cacheKey]*list.Element
+	// recent holds *cached, the most recently used first.
+	recent  *list.List
+	total   int64
+	flights map[cacheKey]*flight
+}
 
-// Build is Build, or what an earlier Build of the same digest and options gave. digest must be that of artifact.
+type cacheKey [sha256.Size]byte
+
+// flight is a build on its way; its outcome may be read once done is closed.
+type flight struct {
+	done      chan struct{}
+	manifests Manifests
+	err       error
+	// abandoned says that the caller whose build it was left: the outcome is worth nothing to others.
+	abandoned bool
+}
+
+type cached struct {
+	key       cacheKey
+	manifests Manifests
+}
+
+// NewCache keeps manifests of about maxBytes in all (Manifests.Size).
+func NewCache(maxBytes int64) *Cache {
+	return &Cache{
+		limit: maxBytes, entries: map[cacheKey]*list.Element{}, recent: list.New(), flights: map[cacheKey]*flight{},
+	}
+}
+
+// Build is what Build gives, or gave before for the same digest and options. digest must be that of artifact: two artifacts
+// with one digest are one artifact. Callers that ask for the same at once share one build; if its caller leaves, another
+// of them builds. Failures are not kept.
 func (c *Cache) Build(ctx context.Context, digest string, artifact fs.FS, opts Options) (Manifests, error) {
-	return Build(ctx, artifact, opts)
+	key, err := keyOf(digest, opts)
+	if err != nil {
+		return Manifests{}, err
+	}
+	for {
+		found, running, mine := c.lookUp(key)
+		if mine {
+			return c.build(ctx, key, running, func() (Manifests, error) { return Build(ctx, artifact, opts) })
+		}
+		if running == nil {
+			return found, nil
+		}
+		select {
+		case <-running.done:
+			if !running.abandoned {
+				return running.manifests, running.err
+			}
+		case <-ctx.Done():
+			return Manifests{}, fmt.Errorf("build: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func keyOf(digest string, opts Options) (cacheKey, error) {
+	text, err := json.Marshal(struct {
+		Digest  string
+		Options Options
+	}{digest, opts})
+	if err != nil {
+		return cacheKey{}, fmt.Errorf("build: %w", err)
+	}
+	return sha256.Sum256(text), nil
+}
+
+// lookUp is what is kept for key, or else the build of it: one that runs, or a new one that is the caller's to run.
+func (c *Cache) lookUp(key cacheKey) (found Manifests, running *flight, mine bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if element := c.entries[key]; element != nil {
+		c.recent.MoveToFront(element)
+		return element.Value.(*cached).manifests, nil, false
+	}
+	if running = c.flights[key]; running != nil {
+		return Manifests{}, running, false
+	}
+	running = &flight{done: make(chan struct{})}
+	c.flights[key] = running
+	return Manifests{}, running, true
+}
+
+func (c *Cache) build(ctx context.Context, key cacheKey, own *flight, build func() (Manifests, error)) (Manifests, error) {
+	own.manifests, own.err = build()
+	own.abandoned = own.err != nil && ctx.Err() != nil
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if size := own.manifests.Size(); own.err == nil && size <= c.limit {
+		c.entries[key] = c.recent.PushFront(&cached{key, own.manifests})
+		c.total += size
+		c.evict()
+	}
+	delete(c.flights, key)
+	close(own.done)
+	return own.manifests, own.err
+}
+
+// evict drops what was used least recently until the rest is within the limit.
+func (c *Cache) evict() {
+	for c.total > c.limit {
+		last := c.recent.Back()
+		dropped := c.recent.Remove(last).(*cached)
+		delete(c.entries, dropped.key)
+		c.total -= dropped.manifests.Size()
+	}
 }
