@@ -59,13 +59,26 @@ func TestKeyString(t *testing.T) {
 // crash writes it again.
 func TestAheadHoldsOldAndNew(t *testing.T) {
 	before := record("app", 0, confirmed("old", "1"), confirmed("both", "2"))
-	got := before.Ahead([]v1.InventoryEntry{entry("both"), entry("new")})
+	got := before.Ahead([]v1.InventoryEntry{confirmed("both", "2"), entry("new")})
 	want := record("app", 0, confirmed("old", "1"), confirmed("both", "2"), entry("new"))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
 	if len(before.Entries) != 2 {
 		t.Errorf("the record it was made from changed: %v", before.Keys())
+	}
+}
+
+// The recorded object is gone and another one is about to be made, or to be adopted: after a crash in between nothing but
+// the new entry leads to it.
+func TestAheadOfAnotherObjectReplacesTheEntry(t *testing.T) {
+	before := record("app", 0, confirmed("deleted", "1"), confirmed("remade", "2"), entry("unconfirmed"))
+	remade, seen := entry("remade"), entry("unconfirmed")
+	remade.UID, seen.UID = "3", "4"
+	got := before.Ahead([]v1.InventoryEntry{entry("deleted"), remade, seen})
+	want := record("app", 0, entry("deleted"), remade, entry("unconfirmed"))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
 	}
 }
 

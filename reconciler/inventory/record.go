@@ -45,7 +45,8 @@ func (r Record) Clone() Record {
 
 // Ahead is the record as it is written before the first write of a stage: what was recorded, and an entry for each
 // desired object that was not. A recorded entry stays as it is, hash included, so that a pass after a crash sees that the
-// object still has to be written. uid is the live object's UID where the preflight saw one, else empty.
+// object still has to be written; unless it is of another object than the one that is going to be written, because the
+// recorded one is gone. uid is the live object's UID where the preflight saw one, else empty.
 func (r Record) Ahead(desired []v1.InventoryEntry) Record {
 	ahead := r.Clone()
 	if ahead.Entries == nil {
@@ -53,7 +54,7 @@ func (r Record) Ahead(desired []v1.InventoryEntry) Record {
 	}
 	for _, entry := range desired {
 		key := EntryKey(entry)
-		if _, known := ahead.Entries[key]; !known {
+		if recorded, known := ahead.Entries[key]; !known || recorded.UID != "" && recorded.UID != entry.UID {
 			ahead.Entries[key] = entry
 		}
 	}

@@ -83,17 +83,18 @@ func (o *Object) Changed() bool { return o.state != drift.Unchanged }
 // Deferred is true when the dry-run has to wait for something that the release itself creates earlier.
 func (o *Object) Deferred() bool { return o.waitsFor != "" }
 
-// Entry is the object's inventory entry before this run writes it: as it was recorded, or with the UID the preflight saw.
+// Entry is the object's inventory entry before this run writes it: as it was recorded, or, if the recorded object is not
+// there any more, a new one with the UID that the preflight saw, if it saw an object.
 func (o *Object) Entry(recorded map[inventory.Key]v1.InventoryEntry) v1.InventoryEntry {
-	if entry, known := recorded[o.key]; known && (o.live == nil || entry.UID == o.live.UID || entry.UID == "") {
-		return o.refreshed(entry)
-	}
 	gvk := o.rendered.Desired.GroupVersionKind()
 	entry := v1.InventoryEntry{
 		Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.key.Namespace, Name: o.key.Name,
 	}
 	if o.live != nil {
 		entry.UID = o.live.UID
+	}
+	if known, found := recorded[o.key]; found && (known.UID == entry.UID || known.UID == "") {
+		return o.refreshed(known)
 	}
 	return entry
 }

@@ -132,11 +132,12 @@ func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.
 	return waiting, nil
 }
 
-// ours is true when the live object is the one that the entry names. An entry without a UID was written ahead of an
-// apply whose answer never came: the object is ours only if our manager applied it.
+// ours is true when the live object is the one that the entry names, and we have applied it. An entry without a
+// resourceVersion was written ahead of an apply whose answer never came: the UID, if it has one, is that of an object which
+// was there before and may never have become ours. Then our manager's entry in managedFields decides.
 func ours(live *unstructured.Unstructured, owner ownership.Owner, entry v1.InventoryEntry) bool {
-	if entry.UID != "" {
-		return live.GetUID() == entry.UID
+	if entry.UID != "" && entry.UID != live.GetUID() {
+		return false
 	}
-	return ownership.Manages(live, owner.FieldManager())
+	return entry.UID != "" && entry.ResourceVersion != "" || ownership.Manages(live, owner.FieldManager())
 }
