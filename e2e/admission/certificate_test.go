@@ -94,7 +94,7 @@ func (i *installation) onlyBundleIsOurs(t *testing.T) {
 		owned := "nothing"
 		for _, fields := range live.GetManagedFields() {
 			if fields.Manager == "stageset-admission-ca" && fields.Operation == metav1.ManagedFieldsOperationApply {
-				owned = string(fields.FieldsV1.Raw)
+				owned = fields.FieldsV1.GetRawString()
 			}
 		}
 		name := bundleEntry(live)["name"]
