@@ -100,8 +100,8 @@ mutations:
 	}
 }
 
-// TestUnusable: a policy that cannot be understood is decided by its failurePolicy, and one about something else is not about
-// StageSets.
+// TestUnusable: a policy that cannot be understood is decided by its failurePolicy; one about something else says nothing
+// of StageSets.
 func TestUnusable(t *testing.T) {
 	const valid = "\nvalidations: [{name: r, message: m, expression: 'true'}]"
 	for name, test := range map[string]struct {
@@ -109,8 +109,9 @@ func TestUnusable(t *testing.T) {
 		denied, ignored []string
 	}{
 		"fails": {
-			spec:   "matchConstraints: {operations: [CONNECT, CREATE]}" + valid,
-			denied: []string{`spec: p/policy: is not usable: spec.matchConstraints.operations: "CONNECT" is not CREATE, UPDATE or DELETE`},
+			spec: "matchConstraints: {operations: [CONNECT, CREATE]}" + valid,
+			denied: []string{`spec: p/policy: is not usable: spec.matchConstraints.operations: ` +
+				`"CONNECT" is not CREATE, UPDATE or DELETE`},
 		},
 		"ignored": {
 			spec:    "failurePolicy: Ignore\nvalidationActions: [Shout]" + valid,

@@ -50,9 +50,11 @@ trustNamespaceKeys: true
 				"d": policies.SwitchOn, "e": policies.SwitchOff,
 			}},
 		},
-		"a single tenant":     {text: "platformNamespaces: ['*']", want: policies.Config{PlatformNamespaces: []string{"*"}}},
-		"an unknown key":      {text: "platformNamespace: [a]", wantErr: `unknown field "platformNamespace"`},
-		"a key that is twice": {text: "trustNamespaceKeys: true\ntrustNamespaceKeys: false", wantErr: `"trustNamespaceKeys" already set`},
+		"a single tenant": {text: "platformNamespaces: ['*']", want: policies.Config{PlatformNamespaces: []string{"*"}}},
+		"an unknown key":  {text: "platformNamespace: [a]", wantErr: `unknown field "platformNamespace"`},
+		"a key that is twice": {
+			text: "trustNamespaceKeys: true\ntrustNamespaceKeys: false", wantErr: `"trustNamespaceKeys" already set`,
+		},
 		"a setting that is none": {
 			text: "rules: {no-self-dependency: Enforce}", wantErr: `a rule is Deny, Warn, Audit, On or Off, not Enforce`,
 		},

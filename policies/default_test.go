@@ -218,7 +218,8 @@ mutations:
 		},
 		"a patch that is none": {
 			policy: patches(t, "p", "[JSONPatch{op: 'frobnicate', path: '/spec'}]"),
-			want:   "p/mutations[0]: sets a patch that is not valid: invalid operation {\"op\":\"frobnicate\",\"path\":\"/spec\"}: unsupported operation",
+			want: "p/mutations[0]: sets a patch that is not valid: invalid operation " +
+				`{"op":"frobnicate","path":"/spec"}: unsupported operation`,
 		},
 		"a condition that fails": {
 			policy: policy(t, "p", `

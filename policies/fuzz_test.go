@@ -52,7 +52,11 @@ func FuzzPolicy(f *testing.F) {
 			return
 		}
 		const timeout = 200 * time.Millisecond
+		compiling := time.Now()
 		set, problems := policies.Compile(t.Context(), list, policies.Options{Timeout: timeout})
+		if took := time.Since(compiling); took > 20*timeout {
+			t.Errorf("compiling took %s", took)
+		}
 		in := policies.Input{
 			Object:  &unstructured.Unstructured{Object: fields},
 			Request: policies.NewRequest(admissionv1.Create, "a", "app"),

@@ -9,8 +9,8 @@ import (
 	"github.com/stageset/stageset/policies"
 )
 
-// TestRatchet: an update that leaves the spec alone is only warned about what was wrong before (P-19, P-22, P-23). Everything
-// else is denied as ever.
+// TestRatchet: an update that leaves the spec alone is only warned about what was wrong before (P-19, P-22, P-23).
+// Everything else is denied as ever.
 func TestRatchet(t *testing.T) {
 	const (
 		spec    = `validations: [{name: r, message: m, expression: "has(object.spec.interval)"}]`
@@ -19,11 +19,12 @@ func TestRatchet(t *testing.T) {
   fieldPath: metadata.labels.team}]`
 		named = `validations: [{name: r, message: m, expression: "object.metadata.labels.team in ['a', 'b']",
   messageExpression: "'not a team: ' + object.metadata.labels.team"}]`
-		kept       = `validations: [{name: r, message: m, expression: "!has(oldObject.spec) || object.metadata.labels.team == 'a'"}]`
+		kept       = `validations: [{name: r, message: m, expression: "object.metadata.labels.team == 'a'"}]`
 		gated      = `matchConditions: [{name: c, expression: "object.metadata.labels.team == 'x'"}]` + "\n" + spec
 		selected   = "matchConstraints: {objectSelector: {matchLabels: {team: x}}}\n" + spec
-		transition = `validations: [{name: r, message: m, expression: "object.metadata.labels.team == oldObject.metadata.labels.team"}]`
-		failing    = `validations: [{name: r, message: m, expression: "object.spec.interval == '1m'"}]`
+		transition = `validations: [{name: r, message: m,
+  expression: "object.metadata.labels.team == oldObject.metadata.labels.team"}]`
+		failing = `validations: [{name: r, message: m, expression: "object.spec.interval == '1m'"}]`
 	)
 	const (
 		teamX = "metadata: {name: app, namespace: team-a, labels: {team: x}}"

@@ -253,7 +253,8 @@ validations: [{name: r, message: m, expression: "authorizer.path('/').check('get
 
 // TestStoredRequest: what does not depend on who asks is the same for a stored StageSet as when it was created.
 func TestStoredRequest(t *testing.T) {
-	set := compile(t, rule(t, "p", "request.operation == 'CREATE' && request.name == 'app' && request.namespace == 'team-a' && "+
+	set := compile(t, rule(t, "p", "request.operation == 'CREATE' && "+
+		"request.name == 'app' && request.namespace == 'team-a' && "+
 		"request.kind.kind == 'StageSet' && request.resource.resource == 'stagesets' && request.dryRun == false && "+
 		"request.requestKind == request.kind && oldObject == null", ""))
 	for name, in := range map[string]policies.Input{
@@ -298,7 +299,7 @@ func TestBrokenPoliciesStopNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := []v1alpha1.StageSetPolicy{rule(t, "a", expression, ""), rule(t, "b", "false", ""), rule(t, "c", expression, "")}
-			set, _ := policies.Compile(t.Context(), list, policies.Options{Timeout: time.Second})
+			set, _ := policies.Compile(t.Context(), list, policies.Options{Timeout: 2 * time.Second})
 			denied := set.Validate(t.Context(), in).Denied
 			var got []string
 			for _, v := range denied {

@@ -1,0 +1,213 @@
+package builtin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/builtin"
+)
+
+// worst breaks every built-in rule that refuses.
+func worst() policies.Input {
+	in := request(2, true)
+	in.Object.Object["spec"].(map[string]any)["kubeConfig"] = map[string]any{}
+	in.Object.Object["spec"].(map[string]any)["dependsOn"] = []any{
+		map[string]any{"name": "app"},
+		map[string]any{"name": "app", "namespace": "team-a"},
+		map[string]any{"name": "other", "namespace": "team-b"},
+	}
+	return in
+}
+
+// TestAllViolations: what a tenant reads who gets everything wrong. The reconciler says the same, in the same words (P-01).
+func TestAllViolations(t *testing.T) {
+	set, err := builtin.Compile(t.Context(), policies.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"spec.kubeConfig: kubeconfig-one-reference/one-reference: neither secretRef nor configMapRef is set: " +
+			"set one of them, or remove kubeConfig to apply to this cluster",
+		"spec.dependsOn[*].namespace: no-cross-namespace-refs/depends-on: depends on team-b/other; " +
+			"a StageSet can only depend on StageSets in its own namespace, team-a",
+		"spec.stages[*].sourceRef.namespace: no-cross-namespace-refs/sources: stage stage-0 reads GitRepository " +
+			"flux-system/app, stage stage-1 reads GitRepository flux-system/app; sources have to be in the namespace of the " +
+			"StageSet: create them in team-a and remove sourceRef.namespace",
+		"spec.dependsOn: no-self-dependency/named-twice: named twice in dependsOn, without a namespace and with the own one, " +
+			"team-a: app; remove one of each",
+		"spec.dependsOn: no-self-dependency/self: a StageSet that depends on itself never starts; remove app from dependsOn",
+		"spec.serviceAccountName: service-account-required/depends-on: dependsOn is read as spec.serviceAccountName, " +
+			"which is not set; set it to a ServiceAccount that may get those StageSets",
+		"spec.serviceAccountName: service-account-required/kubeconfig: kubeConfig is read as spec.serviceAccountName, " +
+			"which is not set; set it to the ServiceAccount to use on the other cluster",
+		"spec.serviceAccountName: service-account-required/stages: stages without an account: stage-0, stage-1; " +
+			"set spec.serviceAccountName, or serviceAccountName of these stages, to a ServiceAccount in namespace team-a",
+	}
+	inStore := worst()
+	inStore.Request = nil
+	for name, in := range map[string]policies.Input{"request": worst(), "stored": inStore} {
+		t.Run(name, func(t *testing.T) {
+			decision := set.Validate(t.Context(), in)
+			var got []string
+			for _, v := range decision.Denied {
+				got = append(got, v.Field+": "+v.String())
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("denied (-want +got):\n%s", diff)
+			}
+			if len(decision.Warned)+len(decision.Audited)+len(decision.Ignored) > 0 {
+				t.Errorf("more was said: %+v", decision)
+			}
+		})
+	}
+}
+
+// TestLargest: the rules stay within their budgets for the largest StageSet that the schema admits.
+func TestLargest(t *testing.T) {
+	set, err := builtin.Compile(t.Context(), policies.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := request(64, true)
+	var dependencies []any
+	for range 32 {
+		name := strings.Repeat("x", 200) + string(rune('a'+len(dependencies)/2))
+		dependencies = append(dependencies, map[string]any{"name": name, "namespace": ""},
+			map[string]any{"name": name, "namespace": "team-a"})
+	}
+	in.Object.Object["spec"].(map[string]any)["dependsOn"] = dependencies
+	for _, v := range set.Validate(t.Context(), in).Denied {
+		if strings.Contains(v.Message, "cannot be evaluated") {
+			t.Error(v)
+		}
+	}
+}
+
+// TestSwitches: each rule does what the config says, and nothing else changes.
+func TestSwitches(t *testing.T) {
+	rules := map[string]bool{
+		"kubeconfig-one-reference": true, "no-cross-namespace-refs": true, "no-self-dependency": true,
+		"service-account-required": true,
+	}
+	for rule := range rules {
+		for _, setting := range []policies.Switch{
+			policies.SwitchDeny, policies.SwitchWarn, policies.SwitchAudit, policies.SwitchOff,
+		} {
+			t.Run(rule+"="+string(setting), func(t *testing.T) {
+				config := policies.Config{Rules: map[string]policies.Switch{rule: setting}}
+				set, err := builtin.Compile(t.Context(), config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				decision := set.Validate(t.Context(), worst())
+				got := map[policies.Switch]map[string]bool{
+					policies.SwitchDeny:  policiesOf(decision.Denied),
+					policies.SwitchWarn:  policiesOf(decision.Warned),
+					policies.SwitchAudit: policiesOf(decision.Audited),
+				}
+				want := map[policies.Switch]map[string]bool{
+					policies.SwitchDeny: {}, policies.SwitchWarn: {}, policies.SwitchAudit: {},
+				}
+				for other := range rules {
+					want[policies.SwitchDeny][other] = true
+				}
+				if setting != policies.SwitchDeny {
+					delete(want[policies.SwitchDeny], rule)
+				}
+				if setting != policies.SwitchOff {
+					want[setting][rule] = true
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("policies that deny, warn and audit (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func policiesOf(violations []policies.Violation) map[string]bool {
+	names := map[string]bool{}
+	for _, v := range violations {
+		names[v.Policy] = true
+	}
+	return names
+}
+
+// TestConfig: what the config says about accounts and namespaces reaches the rules.
+func TestConfig(t *testing.T) {
+	const annotation = "stages.metio.wtf/default-service-account"
+	for name, test := range map[string]struct {
+		config policies.Config
+		want   string
+		denied bool
+	}{
+		"nothing":            {policies.Config{}, "", true},
+		"a default":          {policies.Config{DefaultServiceAccount: "deployer"}, "deployer", false},
+		"a trusted key":      {policies.Config{TrustNamespaceKeys: true}, "of-namespace", false},
+		"both":               {policies.Config{DefaultServiceAccount: "deployer", TrustNamespaceKeys: true}, "of-namespace", false},
+		"a platform":         {policies.Config{PlatformNamespaces: []string{"team-a"}}, "", false},
+		"a single tenant":    {policies.Config{PlatformNamespaces: []string{"*"}}, "", false},
+		"another's platform": {policies.Config{PlatformNamespaces: []string{"team-b"}}, "", true},
+		"switched off": {policies.Config{
+			DefaultServiceAccount: "deployer", Rules: map[string]policies.Switch{"default-service-account": policies.SwitchOff},
+		}, "", true},
+		"switched on": {policies.Config{
+			DefaultServiceAccount: "deployer", Rules: map[string]policies.Switch{"default-service-account": policies.SwitchOn},
+		}, "deployer", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := builtin.Compile(t.Context(), test.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := request(1, false)
+			delete(in.Object.Object["spec"].(map[string]any), "serviceAccountName")
+			in.Namespace.Annotations = map[string]string{annotation: "of-namespace"}
+			in.Object, err = set.Default(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := in.Object.Object["spec"].(map[string]any)["serviceAccountName"].(string)
+			if got != test.want {
+				t.Errorf("the account is %q, want %q", got, test.want)
+			}
+			denied := set.Validate(t.Context(), in).Denied
+			if got := len(denied) > 0; got != test.denied {
+				t.Errorf("denied is %t, want %t: %v", got, test.denied, denied)
+			}
+		})
+	}
+}
+
+// TestConfigErrors: a rule that does not exist, or cannot be set so, is refused by its name.
+func TestConfigErrors(t *testing.T) {
+	config := policies.Config{Rules: map[string]policies.Switch{
+		"no-such-rule":            policies.SwitchDeny,
+		"default-service-account": policies.SwitchWarn,
+		"no-self-dependency":      policies.SwitchOn,
+	}}
+	_, err := builtin.Compile(t.Context(), config)
+	if err == nil {
+		t.Fatal("there is no error")
+	}
+	want := `policy config: rules.default-service-account: it fills in defaults, so it is On or Off, not Warn
+rules.no-self-dependency: it refuses, so it is Deny, Warn, Audit or Off, not On
+rules: there is no rule "no-such-rule"; there are default-service-account, kubeconfig-one-reference, no-cross-namespace-refs, ` +
+		`no-self-dependency, service-account-required`
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}
+
+// TestPoliciesAreCopies: nobody can change the built-in policies for the others.
+func TestPoliciesAreCopies(t *testing.T) {
+	changed := load(t)
+	changed[0].Spec.MatchConditions = nil
+	changed[0].Name = "changed"
+	if diff := cmp.Diff("default-service-account", load(t)[0].Name); diff != "" {
+		t.Errorf("the first name (-want +got):\n%s", diff)
+	}
+}

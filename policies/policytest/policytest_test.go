@@ -1,0 +1,190 @@
+package policytest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/policytest"
+)
+
+func policy(t *testing.T, spec string) *v1alpha1.StageSetPolicy {
+	t.Helper()
+	made := &v1alpha1.StageSetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &made.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+const rules = `
+variables: [{name: stages, expression: "object == null ? 0 : object.spec.stages.size()"}]
+matchConstraints: {operations: [CREATE, UPDATE, DELETE]}
+mutations:
+- patchType: ApplyConfiguration
+  applyConfiguration: {expression: "Object{spec: Object.spec{?interval: params.?interval}}"}
+  # A mutation without params fails; these tests have params where they create.
+matchConditions: [{name: has-params, expression: "params != null || request.operation != 'CREATE'"}]
+validations:
+- {name: stages, expression: "variables.stages > 1 || !tenant", message: too few stages}
+- name: user
+  expression: "request.userInfo.username != 'mallory' && !('bad' in request.userInfo.?groups.orValue([]))"
+  message: go away
+- {name: namespace, expression: "namespaceObject.metadata.name != 'closed'", message: closed}
+- name: labels
+  expression: "namespaceObject.metadata.labels['kubernetes.io/metadata.name'] == request.namespace"
+  message: label
+- {name: old, expression: "oldObject == null || !has(oldObject.spec.suspend)", message: was suspended}
+`
+
+// TestRun: what a test expects is compared with what comes, and every difference is said (P-11).
+func TestRun(t *testing.T) {
+	const two = "spec: {stages: [{name: a, sourceRef: {name: x}}, {name: b, sourceRef: {name: x}}]}"
+	const one = "spec: {stages: [{name: a, sourceRef: {name: x}}]}"
+	for name, test := range map[string]struct {
+		spec, test string
+		want       []string
+	}{
+		"allowed, as expected": {test: "{params: {}, object: {" + two + "}, expect: allow}"},
+		"denied, as expected": {
+			test: "{params: {}, object: {" + one + "}, expect: deny, message: too few stages}",
+		},
+		"not a tenant": {test: "{params: {}, object: {" + one + "}, tenant: false, expect: allow}"},
+		"a user": {
+			test: "{params: {}, object: {" + two + "}, user: {username: mallory}, expect: deny, message: go away}",
+		},
+		"a group": {
+			test: "{params: {}, object: {" + two + "}, user: {groups: [bad]}, expect: deny, message: go away}",
+		},
+		"a namespace": {
+			test: "{params: {}, object: {" + two + "}, namespace: {metadata: {name: closed}}, expect: deny, " +
+				"message: closed}",
+		},
+		"the object's": {
+			test: "{params: {}, object: {metadata: {namespace: closed}, " + two + "}, expect: deny, message: closed}",
+		},
+		"a deletion": {
+			test: "{oldObject: {spec: {suspend: true}}, operation: DELETE, tenant: false, expect: deny, " +
+				"message: suspended}",
+		},
+		"an update": {
+			test: "{object: {" + one + "}, oldObject: {" + two + "}, expect: deny, message: too few}",
+		},
+		"an update, much alike": {
+			test: "{object: {" + one + "}, oldObject: {" + one + "}, expect: warn, message: too few}",
+		},
+		"defaulted": {
+			test: "{params: {interval: 1m}, object: {" + two + "}, expect: allow, defaulted: {spec: {interval: 1m, " +
+				strings.TrimPrefix(two, "spec: {") + "}}",
+		},
+		"warns, and is tested as one that denies": {
+			spec: "validationActions: [Warn]", test: "{params: {}, object: {" + one + "}, expect: deny}",
+		},
+		"warns": {spec: "validationActions: [Warn]", test: "{params: {}, object: {" + one + "}, expect: warn}"},
+		"audits, and is tested as one that denies": {
+			spec: "validationActions: [Audit]", test: "{params: {}, object: {" + one + "}, expect: deny}",
+		},
+		"allowed, unexpectedly": {
+			test: "{params: {}, object: {" + two + "}, expect: deny, message: too few}",
+			want: []string{"expected deny, but it is allowed", `expected a message with "too few"`},
+		},
+		"denied, unexpectedly": {
+			test: "{params: {}, object: {" + one + "}, expect: allow}",
+			want: []string{"expected allow, but it is denied:\n  p/stages: too few stages"},
+		},
+		"denied, not warned": {
+			test: "{params: {}, object: {" + one + "}, expect: warn}",
+			want: []string{"expected warn, but it is denied:\n  p/stages: too few stages"},
+		},
+		"audited, not warned": {
+			spec: "validationActions: [Audit]", test: "{params: {}, object: {" + one + "}, expect: warn}",
+			want: []string{"expected warn, but it is only audited:\n  p/stages: too few stages"},
+		},
+		"another message": {
+			test: "{params: {}, object: {" + one + "}, expect: deny, message: too many}",
+			want: []string{"expected a message with \"too many\":\n  p/stages: too few stages"},
+		},
+		"an expectation that is none": {
+			test: "{params: {}, object: {" + two + "}, expect: perhaps}", want: []string{"expected perhaps, but it is allowed"},
+		},
+		"a failure that is ignored": {
+			spec: "failurePolicy: Ignore", test: "{oldObject: {spec: {}}, object: {spec: {}}, expect: allow}",
+			want: []string{"cannot be evaluated, which failurePolicy ignores: p/stages: cannot be evaluated: variables.stages " +
+				"reads object.spec.stages, but stages is not set (guard it with has() or .?)"},
+		},
+		"a field that StageSets do not have": {
+			test: "{params: {}, object: {spec: {stagse: []}}, expect: allow}",
+			want: []string{"object: .spec.stagse: field not declared in schema"},
+		},
+		"a field that Namespaces do not have": {
+			test: "{params: {}, object: {" + two + "}, namespace: {metadata: {nmae: x}}, expect: allow}",
+			want: []string{`namespace: strict decoding error: unknown field "metadata.nmae"`},
+		},
+		"two namespaces": {
+			test: "{params: {}, object: {metadata: {namespace: a}, " + two + "}, namespace: {metadata: {name: b}}, expect: allow}",
+			want: []string{"object: metadata.namespace is a, but the namespace is b"},
+		},
+		"no object": {test: "{expect: allow}", want: []string{"object: a CREATE has one"}},
+		"an object too much": {
+			test: "{object: {" + two + "}, oldObject: {" + two + "}, operation: DELETE, expect: allow}",
+			want: []string{"object: a DELETE has none"},
+		},
+		"no old object": {
+			test: "{object: {" + two + "}, operation: UPDATE, expect: allow}", want: []string{"oldObject: a UPDATE has one"},
+		},
+		"defaulted for a deletion": {
+			test: "{oldObject: {" + two + "}, operation: DELETE, tenant: false, expect: allow, defaulted: {" + two + "}}",
+			want: []string{"defaulted: there is no object to default"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := policy(t, rules+test.spec+"\ntests: [{name: t, "+strings.TrimPrefix(test.test, "{")+"]")
+			results, err := policytest.Run(t.Context(), made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []policytest.Result{{Policy: "p", Test: "t", Failures: test.want}}
+			if diff := cmp.Diff(want, results); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+			if got := results[0].Passed(); got != (test.want == nil) {
+				t.Errorf("passed is %t", got)
+			}
+		})
+	}
+}
+
+// TestRunDefaultedDiff: an object that is not defaulted as expected is shown with what differs, without the annotation.
+func TestRunDefaultedDiff(t *testing.T) {
+	made := policy(t, `
+mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{spec: Object.spec{interval: '1m'}}"}}]
+tests: [{name: t, object: {spec: {suspend: true}}, defaulted: {spec: {suspend: true, interval: 2m}}, expect: allow}]`)
+	results, err := policytest.Run(t.Context(), made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(results[0].Failures, "\n")
+	for _, part := range []string{"defaulted (-want +got):", `"2m"`, `"1m"`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s is not in:\n%s", part, text)
+		}
+	}
+	if strings.Contains(text, "defaulted-by") {
+		t.Errorf("the annotation is compared:\n%s", text)
+	}
+}
+
+// TestRunBroken: a policy that does not compile is not tested.
+func TestRunBroken(t *testing.T) {
+	results, err := policytest.Run(t.Context(), policy(t, "validations: [{name: r, message: m, expression: nobody}]"))
+	var problems policies.Problems
+	if !errors.As(err, &problems) || results != nil {
+		t.Errorf("got %v, %v", results, err)
+	}
+}
