@@ -19,7 +19,6 @@ import (
 	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/status"
-	"github.com/stageset/stageset/reconciler/teardown"
 )
 
 // Options say how often and how patiently StageSets are reconciled.
@@ -70,8 +69,6 @@ type outcome struct {
 	again time.Duration
 	// released is true when the finalizer is gone and there is nothing left to write a status to.
 	released bool
-	// orphans is what stays in the cluster although it should be deleted.
-	orphans teardown.Orphans
 }
 
 // Reconcile is one pass.

@@ -13,7 +13,6 @@ import (
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/pipeline"
-	"github.com/stageset/stageset/reconciler/status"
 	"github.com/stageset/stageset/reconciler/teardown"
 )
 
@@ -26,34 +25,32 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	if err := r.refreshNamespace(ctx, snap); err != nil {
 		return failed(err)
 	}
+	down := r.teardown(snap)
 	switch {
-	case terminating(snap.namespace):
-		// What is in the namespace goes with it, and so do the accounts and bindings that could delete the rest.
-		return r.letGo(ctx, snap, teardown.Outside(snap.book, snap.set.Namespace))
 	case snap.set.Spec.DeletionPolicy == v1.DeletionPolicyOrphan:
 		return r.letGo(ctx, snap, teardown.Orphans{})
+	case terminating(snap.namespace):
+		// What is in the namespace goes with it, and so do the accounts and bindings that could delete the rest.
+		return r.letGo(ctx, snap, down.Outside(snap.book))
 	}
-	result, err := r.teardown(snap).Everything(ctx, snap.book)
-	if err != nil {
+	result := down.Everything(ctx, snap.book)
+	r.reportOrphans(ctx, snap, result.Orphans)
+	if err := teardown.Keep(ctx, snap.book, result.Unseen); err != nil {
 		return failed(err)
 	}
 	if len(result.Unseen) == 0 {
-		return r.letGo(ctx, snap, result.Orphans)
+		return r.letGo(ctx, snap, teardown.Orphans{})
 	}
 	if err := result.Failure(v1.ReasonPermissionsMissing); err != nil {
 		return r.stuck(ctx, snap, result, failure.From(err))
 	}
-	return outcome{
-		orphans: result.Orphans,
-		Outcome: status.Outcome{Kind: status.Failed, Failure: failure.NewWaiting(v1.ReasonTerminating, pruningPause,
-			"waits for the deletion of %s", result.WaitsFor())},
-	}
+	return failed(failure.NewWaiting(v1.ReasonTerminating, pruningPause, "waits for the deletion of %s", result.WaitsFor()))
 }
 
 // refreshNamespace reads the Namespace past the cache: its cache may be behind that of the StageSet, and whether the
 // namespace is going decides what can be deleted at all.
 func (r *Reconciler) refreshNamespace(ctx context.Context, snap *snapshot) error {
-	if terminating(snap.namespace) {
+	if snap.namespace != nil && terminating(snap.namespace) {
 		return nil
 	}
 	var live corev1.Namespace
@@ -79,9 +76,7 @@ func (r *Reconciler) stuck(ctx context.Context, snap *snapshot, result teardown.
 	if failing.Kind == failure.Transient {
 		failing.Reason = v1.ReasonTerminating
 	}
-	ended := failed(failing)
-	ended.orphans = result.Orphans
-	return ended
+	return failed(failing)
 }
 
 func terminating(namespace *corev1.Namespace) bool {
@@ -95,6 +90,7 @@ func (r *Reconciler) teardown(snap *snapshot) teardown.Teardown {
 		Owner:       pipeline.Owner(snap.set),
 		Concurrency: r.Options.ApplyConcurrency,
 		Clock:       r.Clock,
+		Prune:       func(stage string, recorded bool) bool { return prunes(snap.set, stage, recorded) },
 		Timeout:     func(stage string) time.Duration { return stageTimeout(snap.set, stage) },
 		Patience:    &snap.memo.patience,
 	}
@@ -110,9 +106,21 @@ func stageTimeout(set *v1.StageSet, name string) time.Duration {
 	return timeout(set, v1.Stage{})
 }
 
-// letGo removes the inventories and the StageSet's finalizer.
+// prunes says whether a stage, by name, deletes what left it: what the spec says now counts; of a stage that is not in spec
+// any more, what was recorded.
+func prunes(set *v1.StageSet, name string, recorded bool) bool {
+	for _, stage := range set.Spec.Stages {
+		if stage.Name == name {
+			return stage.Prune == nil || *stage.Prune
+		}
+	}
+	return recorded
+}
+
+// letGo removes the inventories and the StageSet's finalizer. What is lost is reported before nothing remembers it any more.
 func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Orphans) outcome {
-	if err := teardown.Release(ctx, snap.book); err != nil {
+	r.reportOrphans(ctx, snap, lost)
+	if err := teardown.Keep(ctx, snap.book, nil); err != nil {
 		return failed(err)
 	}
 	released := snap.set.DeepCopy()
@@ -122,7 +130,7 @@ func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Or
 			return failed(fmt.Errorf("remove the finalizer: %w", err))
 		}
 	}
-	return outcome{released: true, orphans: lost}
+	return outcome{released: true}
 }
 
 // addFinalizer adds the StageSet's finalizer; it is called before the first write to a target.

@@ -188,14 +188,14 @@ func checks(set *v1.StageSet, stage v1.Stage) []v1.ReadyCheck {
 // finish deletes what left the release and brings the inventories to what is.
 func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run) outcome {
 	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired())
+	r.reportOrphans(ctx, snap, result.Orphans)
 	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {
 		return failed(err)
 	}
-	ended := outcome{orphans: result.Orphans}
 	if err := result.Failure(v1.ReasonPruneFailed); err != nil {
-		ended.Outcome = failed(err).Outcome
-		return ended
+		return failed(err)
 	}
+	var ended outcome
 	if len(result.Waiting) > 0 {
 		ended.Kind, ended.again = status.Progressing, pruningPause
 		ended.Message = "waits for the deletion of " + result.WaitsFor()

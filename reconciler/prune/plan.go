@@ -13,13 +13,15 @@ import (
 
 // Step is what is deleted together: entries of one stage, as one account.
 type Step struct {
-	Record  inventory.ID
-	Entries []v1.InventoryEntry
+	Record inventory.ID
+	// Identity is true for roles, their bindings and accounts: what the accounts of the StageSet itself may live from.
+	Identity bool
+	Entries  []v1.InventoryEntry
 }
 
 // Plan orders leftovers into steps: stages from the last to the first, and what gives the StageSet's accounts their rights
 // after everything else, so that no step cuts the branch that the next one sits on. A step starts when the one before is
-// done.
+// done, failed or overdue; one of Identity only when all before it are done.
 func Plan(leftovers []inventory.Leftover) []Step {
 	ordered := slices.Clone(leftovers)
 	slices.SortStableFunc(ordered, func(a, b inventory.Leftover) int {
@@ -34,7 +36,7 @@ func Plan(leftovers []inventory.Leftover) []Step {
 	for i, leftover := range ordered {
 		last := len(steps) - 1
 		if i == 0 || steps[last].Record != leftover.Record || rank(ordered[i-1]) != rank(leftover) {
-			steps = append(steps, Step{Record: leftover.Record})
+			steps = append(steps, Step{Record: leftover.Record, Identity: rank(leftover) > 0})
 			last++
 		}
 		steps[last].Entries = append(steps[last].Entries, leftover.Entry)
@@ -42,10 +44,14 @@ func Plan(leftovers []inventory.Leftover) []Step {
 	return steps
 }
 
-// rank puts identity after everything else, and accounts after the roles and bindings: a token dies with its account.
+// rank puts identity after everything else, accounts after the roles and bindings, and the account that a step is deleted
+// as last of all: a token dies with its account.
 func rank(leftover inventory.Leftover) int {
 	switch (schema.GroupKind{Group: leftover.Entry.Group, Kind: leftover.Entry.Kind}) {
 	case schema.GroupKind{Kind: "ServiceAccount"}:
+		if leftover.Entry.Name == leftover.Record.Target.ServiceAccountName {
+			return 4
+		}
 		return 3
 	case schema.GroupKind{Group: rbacGroup, Kind: "RoleBinding"},
 		schema.GroupKind{Group: rbacGroup, Kind: "ClusterRoleBinding"}:

@@ -40,6 +40,12 @@ func TestPlan(t *testing.T) {
 			},
 			want: []string{"two as d: b", "one as d: a", "two as d: role", "two as d: bind", "two as d: d"},
 		},
+		"its own account after other accounts": {
+			leftovers: []inventory.Leftover{
+				leftover("one", 0, "d", "", "ServiceAccount", "d"), leftover("one", 0, "d", "", "ServiceAccount", "other"),
+			},
+			want: []string{"one as d: other", "one as d: d"},
+		},
 		// T-111: each account deletes what it applied.
 		"accounts apart": {
 			leftovers: []inventory.Leftover{
@@ -56,6 +62,9 @@ func TestPlan(t *testing.T) {
 				var names []string
 				for _, entry := range step.Entries {
 					names = append(names, entry.Name)
+					if identity := entry.Kind != "ConfigMap" && entry.Kind != "Secret"; step.Identity != identity {
+						t.Errorf("%s %s is in a step with Identity %t", entry.Kind, entry.Name, step.Identity)
+					}
 				}
 				got = append(got, step.Record.Stage+" as "+step.Record.Target.ServiceAccountName+": "+strings.Join(names, " "))
 			}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
-	"github.com/stageset/stageset/reconciler/inventory/store"
 )
 
 // maxNamed is how many objects a message names before it counts.
@@ -27,22 +26,9 @@ type Orphans struct {
 // String lists the objects; at most twenty, then a count.
 func (o Orphans) String() string { return names(o.Keys) }
 
-// Outside are the objects that the book records and that do not go when the namespace goes.
-func Outside(book *store.Book, namespace string) Orphans {
-	lost := Orphans{Why: "its namespace is being deleted"}
-	for _, leftover := range inventory.Leftovers(book.Records(), nil) {
-		key := inventory.EntryKey(leftover.Entry)
-		if leftover.Prune && key.Namespace != namespace {
-			lost.Keys = append(lost.Keys, key)
-		}
-	}
-	return lost
-}
-
 // Abandoned are all objects that were not seen gone and are not going to be.
 func (r Result) Abandoned(why string) Orphans {
-	keys := slices.Concat(slices.SortedFunc(maps.Keys(r.Unseen), inventory.Compare), r.Orphans.Keys)
-	return Orphans{Keys: keys, Why: why}
+	return Orphans{Keys: slices.SortedFunc(maps.Keys(r.Unseen), inventory.Compare), Why: why}
 }
 
 // WaitsFor names the objects that are being deleted.

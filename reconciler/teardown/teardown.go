@@ -30,6 +30,9 @@ type Teardown struct {
 	Owner       ownership.Owner
 	Concurrency int
 	Clock       clock.PassiveClock
+	// Prune says whether what left a stage, by name, is deleted; recorded is what the stage's prune was when it was last
+	// written.
+	Prune func(stage string, recorded bool) bool
 	// Timeout is how long the deletion of a stage, by name, may take before the next one no longer waits for it.
 	Timeout func(stage string) time.Duration
 	// Patience is kept between passes.
@@ -73,10 +76,27 @@ func (t Teardown) Leftovers(ctx context.Context, book *store.Book, desired map[i
 	return t.run(ctx, inventory.Leftovers(book.Records(), desired))
 }
 
-// Everything deletes all that the book records, and takes out of it what was seen gone.
-func (t Teardown) Everything(ctx context.Context, book *store.Book) (Result, error) {
-	result := t.run(ctx, inventory.Leftovers(book.Records(), nil))
-	for _, record := range inventory.Shrink(book.Records(), nil, result.Unseen) {
+// Everything deletes all that the book records. It leaves the book as it is.
+func (t Teardown) Everything(ctx context.Context, book *store.Book) Result {
+	return t.run(ctx, inventory.Leftovers(book.Records(), nil))
+}
+
+// Outside are the objects that the book records and that do not go when the StageSet's namespace goes.
+func (t Teardown) Outside(book *store.Book) Orphans {
+	lost := Orphans{Why: "its namespace is being deleted"}
+	for _, leftover := range t.pruned(inventory.Leftovers(book.Records(), nil)) {
+		key := inventory.EntryKey(leftover.Entry)
+		itself := key == inventory.Key{Kind: "Namespace", Name: t.Owner.Namespace}
+		if key.Namespace != t.Owner.Namespace && !itself {
+			lost.Keys = append(lost.Keys, key)
+		}
+	}
+	return lost
+}
+
+// Keep takes out of the book whatever is not in unseen, and removes inventories that hold nothing any more.
+func Keep(ctx context.Context, book *store.Book, unseen map[inventory.Key]bool) error {
+	for _, record := range inventory.Shrink(book.Records(), nil, unseen) {
 		var err error
 		if len(record.Entries) == 0 {
 			err = book.Drop(ctx, record.ID())
@@ -84,31 +104,27 @@ func (t Teardown) Everything(ctx context.Context, book *store.Book) (Result, err
 			err = book.Save(ctx, record)
 		}
 		if err != nil {
-			return result, err
-		}
-	}
-	return result, nil
-}
-
-// Release removes all of the book's inventories, whatever they record.
-func Release(ctx context.Context, book *store.Book) error {
-	for _, record := range book.Records() {
-		if err := book.Drop(ctx, record.ID()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// run deletes leftovers. It goes on to the next step only when the one before is done, failed or overdue.
+// pruned are the leftovers that are meant to be deleted.
+func (t Teardown) pruned(leftovers []inventory.Leftover) []inventory.Leftover {
+	return slices.DeleteFunc(leftovers, func(l inventory.Leftover) bool { return !t.Prune(l.Record.Stage, l.Prune) })
+}
+
+// run deletes leftovers. It goes on to the next step only when the one before is done, failed or overdue, and to what the
+// accounts live from only when everything else is done: without it, what is left could not even be looked at.
 func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Result {
 	result := Result{Unseen: map[inventory.Key]bool{}, Orphans: Orphans{Why: "the account that applied them is gone"}}
-	leftovers = slices.DeleteFunc(leftovers, func(l inventory.Leftover) bool { return !l.Prune })
+	leftovers = t.pruned(leftovers)
 	for _, leftover := range leftovers {
 		result.Unseen[inventory.EntryKey(leftover.Entry)] = true
 	}
 	for _, step := range prune.Plan(leftovers) {
-		if !t.step(ctx, step, &result) {
+		if step.Identity && len(result.Waiting)+len(result.Failed) > 0 || !t.step(ctx, step, &result) {
 			break
 		}
 	}
@@ -117,19 +133,22 @@ func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Resul
 
 // step deletes one step's entries; it returns false when the next step has to wait.
 func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) bool {
-	client, err := t.Tenants.For(ctx, tenant.Account{
-		Namespace: t.Owner.Namespace, Name: step.Record.Target.ServiceAccountName,
-	})
+	account := tenant.Account{Namespace: t.Owner.Namespace, Name: step.Record.Target.ServiceAccountName}
+	client, err := t.Tenants.For(ctx, account)
 	if err != nil {
-		t.unreachable(step, err, result)
+		for _, entry := range step.Entries {
+			result.fail(prune.Failure{Key: inventory.EntryKey(entry), Err: err}, account)
+		}
 		return true
 	}
 	outcome := prune.Run(ctx, client, t.Owner, step, t.Concurrency)
 	for _, key := range slices.Concat(outcome.Gone, outcome.Kept) {
 		delete(result.Unseen, key)
 	}
+	for _, failed := range outcome.Failed {
+		result.fail(failed, account)
+	}
 	result.Waiting = append(result.Waiting, outcome.Waiting...)
-	result.Failed = append(result.Failed, outcome.Failed...)
 	if len(outcome.Waiting) == 0 {
 		return true
 	}
@@ -137,15 +156,15 @@ func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) boo
 	return now.Sub(t.Patience.first(step.Record, now)) > t.Timeout(step.Record.Stage)
 }
 
-// unreachable notes a step whose account cannot be used: if it is gone, nobody can delete as it any more.
-func (t Teardown) unreachable(step prune.Step, err error, result *Result) {
-	for _, entry := range step.Entries {
-		key := inventory.EntryKey(entry)
-		if failure.From(err).Reason == v1.ReasonServiceAccountNotFound {
-			delete(result.Unseen, key)
-			result.Orphans.Keys = append(result.Orphans.Keys, key)
-			continue
-		}
-		result.Failed = append(result.Failed, prune.Failure{Key: key, Err: err})
+// fail notes an object that could not be deleted. If the account is gone, nobody can delete as it any more; and if it is
+// the account itself that was to be deleted, that is done.
+func (r *Result) fail(failed prune.Failure, as tenant.Account) {
+	if failure.From(failed.Err).Reason != v1.ReasonServiceAccountNotFound {
+		r.Failed = append(r.Failed, failed)
+		return
+	}
+	delete(r.Unseen, failed.Key)
+	if failed.Key != (inventory.Key{Kind: "ServiceAccount", Namespace: as.Namespace, Name: as.Name}) {
+		r.Orphans.Keys = append(r.Orphans.Keys, failed.Key)
 	}
 }
