@@ -29,7 +29,6 @@ const maxRetryInterval = 2 * time.Minute
 
 // conclude writes status and events, and picks when the next pass is due. Nothing else does.
 func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome) (ctrl.Result, error) {
-	r.reportOrphans(ctx, snap, ended.orphans)
 	if ended.released {
 		r.memory.forget(client.ObjectKeyFromObject(snap.set))
 		return ctrl.Result{}, nil
@@ -58,8 +57,10 @@ func (r *Reconciler) pause(snap *snapshot, ended outcome) time.Duration {
 	switch {
 	case ended.Failure == nil && ended.again > 0:
 		return ended.again
-	case ended.Failure == nil, ended.Failure.Kind == failure.Stalled:
+	case ended.Failure == nil:
 		return interval
+	case ended.Failure.Kind == failure.Stalled:
+		return retryInterval(snap.set, interval)
 	case ended.Failure.Kind == failure.Waiting:
 		if ended.Failure.RetryAfter > 0 {
 			return min(ended.Failure.RetryAfter, interval)

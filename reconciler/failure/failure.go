@@ -18,7 +18,7 @@ const (
 	Transient Kind = iota
 	// Waiting: something else has to happen first; it is looked at again after RetryAfter, or when a watch says so.
 	Waiting
-	// Stalled: nothing will change without somebody's change; it is still retried at the StageSet's interval, because
+	// Stalled: nothing will change without somebody's change; it is still retried after the StageSet's retryInterval, because
 	// permissions, registries and CRDs get repaired without the StageSet changing.
 	Stalled
 )
