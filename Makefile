@@ -13,20 +13,23 @@ MODULE := github.com/stageset/stageset
 TOOL := go tool -modfile=$(CURDIR)/go.tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help
+.PHONY: help build bin/stageset-admission bin/stageset-reconciler run clean generate check-generated lint format
+.PHONY: test test-unit test-cluster test-controlplane test-e2e fuzz bench
+
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^## / {print substr($$0, 4) ":"} \
 		/^[a-zA-Z0-9_\/.-]+:.*## / {printf "  %-28s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ## Programs
-.PHONY: build
 build: bin/stageset-admission bin/stageset-reconciler ## Build the programs of the product
 
-.PHONY: bin/stageset-admission bin/stageset-reconciler
 bin/stageset-admission bin/stageset-reconciler: bin/stageset-%:
 	go build -buildvcs=false -o $@ ./$*
 
-.PHONY: clean
+run: ## See the product at work: a cluster, a tenant, a release, refusals; until interrupted
+	go build -buildvcs=false -o bin/demo ./e2e/demo
+	exec bin/demo $(if $(KUBECONFIG),--kubeconfig '$(KUBECONFIG)')
+
 clean: ## Remove everything that was built
 	rm -rf bin .run
 
@@ -36,7 +39,6 @@ OUT ?= .
 GENERATE := $(TOOL) controller-gen
 RBAC = paths=./$(1)/... rbac:roleName=stageset-$(1),fileName=$(1)-rbac.yaml output:rbac:dir=$(OUT)/charts/stageset/files
 
-.PHONY: generate
 generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags
 	$(GENERATE) paths=./api/v1 object output:object:dir=$(OUT)/api/v1 crd output:crd:dir=$(OUT)/api/crds
 	$(GENERATE) paths=./api/v1alpha1 object output:object:dir=$(OUT)/api/v1alpha1
@@ -44,7 +46,6 @@ generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags
 	$(GENERATE) $(call RBAC,reconciler)
 	go test ./docs -run '^TestFlags$$' -write $(abspath $(OUT))/docs
 
-.PHONY: check-generated
 check-generated: ## Fail if a generated file is not what "make generate" writes
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; mkdir "$$new/docs"; \
 	$(MAKE) --no-print-directory generate OUT="$$new"; \
@@ -53,7 +54,6 @@ check-generated: ## Fail if a generated file is not what "make generate" writes
 	done; \
 	if [[ $$stale ]]; then echo 'out of date: run "make generate"' >&2; exit 1; fi
 
-.PHONY: lint
 lint: ## Check formatting, modules, go vet and staticcheck
 	@wrong=$$(gofmt -s -l . && $(TOOL) goimports -local $(MODULE) -l .); \
 	if [[ $$wrong ]]; then echo "not formatted: run \"make format\""; echo "$$wrong"; exit 1; fi
@@ -62,7 +62,6 @@ lint: ## Check formatting, modules, go vet and staticcheck
 	$(TOOL) staticcheck ./...
 	cd e2e/controlplane && go vet ./up && $(TOOL) staticcheck ./up
 
-.PHONY: format
 format: ## Format the Go files
 	gofmt -s -w .
 	$(TOOL) goimports -local $(MODULE) -w .
@@ -82,15 +81,15 @@ bin/kwok: e2e/kwok/go.mod e2e/kwok/go.sum ## Build KWOK, which pretends to run n
 	$(call BUILD_MODULE,kwok) '-s -w' sigs.k8s.io/kwok/cmd/kwok
 
 SOURCE_CONTROLLER := github.com/fluxcd/source-controller
-bin/source-controller: e2e/sourcecontroller/go.mod e2e/sourcecontroller/go.sum ## Build source-controller (9 CPU minutes cold)
+SOURCES := e2e/sourcecontroller/go.mod e2e/sourcecontroller/go.sum
+bin/source-controller: $(SOURCES) ## Build source-controller (9 CPU minutes cold)
 	$(call BUILD_MODULE,sourcecontroller) '-s -w' $(SOURCE_CONTROLLER)
 
-bin/source-controller-crds: e2e/sourcecontroller/go.mod ## Copy the CRDs of exactly that source-controller
+bin/source-controller-crds: $(SOURCES) ## Copy the CRDs of exactly that source-controller
 	rm -rf $@ && mkdir -p $@
 	install -m 0644 "$$(go list -C e2e/sourcecontroller -m -f '{{.Dir}}' $(SOURCE_CONTROLLER))"/config/crd/bases/*.yaml $@
 
 ## Tests
-.PHONY: test test-unit test-cluster test-controlplane test-e2e fuzz
 test: check-generated lint test-unit test-cluster test-controlplane test-e2e ## Run everything that CI runs
 
 # The packages of the product, with what their tests import: those that import e2e/cluster start a cluster.
@@ -114,3 +113,7 @@ fuzz: ## Run each fuzz target for a minute
 	@grep -roE --include='*_test.go' '^func Fuzz[[:alnum:]]+' . | while IFS=': ' read -r file _ target; do \
 		echo "$$target"; go test "$${file%/*}" -run '^$$' -fuzz "^$$target\$$" -fuzztime 1m; \
 	done
+
+bench: build $(CLUSTER) bin/source-controller-crds ## Measure policies, and 100 StageSets from create to Ready
+	go test -run '^$$' -bench . ./policies/...
+	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./e2e

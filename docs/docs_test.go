@@ -79,14 +79,10 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, line := range strings.Split(read(t, "reasons.md"), "\n") {
-		cells := strings.Split(strings.Trim(line, "| "), "|")
-		reason, isRow := strings.CutPrefix(strings.TrimSpace(cells[0]), "`")
-		if !isRow {
-			continue
-		}
-		got = append(got, strings.TrimSuffix(reason, "`"))
-		if len(cells) != 4 || slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
+	for _, match := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|(.*)\\|$").FindAllStringSubmatch(read(t, "reasons.md"), -1) {
+		reason, cells := match[1], strings.Split(match[2], "|")
+		got = append(got, reason)
+		if len(cells) != 3 || slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
 			t.Errorf("the row of %s does not have a meaning, a cause and a fix", reason)
 		}
 	}
