@@ -48,10 +48,12 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 	return ctrl.Result{RequeueAfter: r.pause(snap, ended)}, nil
 }
 
-// pause is when the next pass is due if no watch asks for one earlier.
+// pause is when the next pass is due if no watch asks for one earlier. What is stalled backs off like what is transient:
+// permissions and CRDs are mended without the StageSet changing, and often a moment later, because they came with the same
+// kubectl apply.
 func (r *Reconciler) pause(snap *snapshot, ended outcome) time.Duration {
 	interval := r.interval(snap.set)
-	if ended.Failure == nil || ended.Failure.Kind != failure.Transient {
+	if ended.Failure == nil || ended.Failure.Kind == failure.Waiting {
 		snap.memo.failures = 0
 	}
 	switch {
@@ -59,8 +61,6 @@ func (r *Reconciler) pause(snap *snapshot, ended outcome) time.Duration {
 		return ended.again
 	case ended.Failure == nil:
 		return interval
-	case ended.Failure.Kind == failure.Stalled:
-		return retryInterval(snap.set, interval)
 	case ended.Failure.Kind == failure.Waiting:
 		if ended.Failure.RetryAfter > 0 {
 			return min(ended.Failure.RetryAfter, interval)

@@ -21,7 +21,7 @@ type memo struct {
 	// run is a run that waits, and identity what it is a run of.
 	run      *release.Run
 	identity string
-	// failures counts the transient failures since the last pass that had none.
+	// failures counts the failures since the last pass that had none, or only waits.
 	failures int
 	// patience is since when deletions are waited for.
 	patience teardown.Patience
