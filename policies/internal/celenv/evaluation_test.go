@@ -343,13 +343,13 @@ func TestCostLimit(t *testing.T) {
 		evaluation
 		want string
 	}{
-		"quadratic": {evaluation{text: "object.list.all(a, object.list.all(b, a + b >= 0))", object: many(2000)}, cost},
+		"quadratic": {evaluation{text: "object.list.all(a, object.list.all(b, a + b >= 0))", object: many(300)}, cost},
 		"strings": {
 			evaluation{text: "object.list.map(a, '" + strings.Repeat("x", 5000) + "').join().size() == 0", object: many(2000)}, cost,
 		},
 		"doubling": {evaluation{text: "variables.v60 == ''", variables: doubling}, "variables.v"},
 		"many variables": {
-			evaluation{text: join(60, "variables.v%d == []", " || "), variables: loops, object: many(2000)},
+			evaluation{text: join(60, "variables.v%d == []", " || "), variables: loops, object: many(1000)},
 			cost,
 		},
 		"a regular expression": {
