@@ -2,20 +2,26 @@ package tenant_test
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -125,6 +131,66 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
+// None of what the reconciler authenticates with reaches a tenant's request: a certificate would come before any token.
+func TestOwnCredentialsStayOutOfTenantsRequests(t *testing.T) {
+	server := newFaulty(t)
+	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := server.config()
+	config.CertData = config.CAData
+	config.KeyData = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	config.Impersonate = rest.ImpersonationConfig{UserName: "somebody"}
+
+	var own atomic.Int32
+	server.mint = func(w http.ResponseWriter, r *http.Request, n int) {
+		if len(r.TLS.PeerCertificates) == 1 && r.Header.Get("Impersonate-User") == "somebody" {
+			own.Add(1)
+		}
+		server.token(w, r, n)
+	}
+	server.serve = func(w http.ResponseWriter, r *http.Request, _ string) {
+		if len(r.TLS.PeerCertificates) > 0 || r.Header.Get("Impersonate-User") != "" {
+			t.Error("a tenant's request came with credentials of the reconciler")
+		}
+		answer(w, http.StatusOK, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app"}}`)
+	}
+	if err := get(t.Context(), clientFor(t, newClients(t, tenant.Options{Config: config}), deployer)); err != nil {
+		t.Fatal(err)
+	}
+	if own.Load() != 1 {
+		t.Error("the token request came without them, so this shows nothing")
+	}
+}
+
+// However much is logged, a Secret or a token is not (I8).
+func TestBodiesAreNotLogged(t *testing.T) {
+	server := newFaulty(t)
+	server.serve = func(w http.ResponseWriter, _ *http.Request, _ string) {
+		answer(w, http.StatusOK, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"key"},"data":{"key":"czNjcjN0"}}`)
+	}
+	var written strings.Builder
+	logger := funcr.New(func(prefix, args string) { written.WriteString(prefix + args + "\n") }, funcr.Options{Verbosity: 10})
+	ctx := klog.NewContext(t.Context(), logger)
+	client, err := newClients(t, tenant.Options{Config: server.config()}).For(ctx, deployer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "key", "namespace": "payments"},
+		"data": map[string]any{"key": "czNjcjN0"},
+	}}
+	if _, err := client.Apply(ctx, object, tenant.ApplyOptions{FieldManager: "stageset"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"czNjcjN0", "e30."} {
+		if strings.Contains(written.String(), secret) {
+			t.Errorf("the log has %q:\n%s", secret, written.String())
+		}
+	}
+}
+
 // A name, namespace or version from a manifest cannot lead a request to another path.
 func TestNamesCannotLeadElsewhere(t *testing.T) {
 	server := newFaulty(t)
@@ -223,6 +289,28 @@ func TestDeleteIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A server that cannot leave out the rest of the objects makes no difference to who asked for metadata.
+func TestListOfMetadataFromAServerThatSendsAll(t *testing.T) {
+	server := newFaulty(t)
+	server.serve = func(w http.ResponseWriter, r *http.Request, _ string) {
+		if got := r.Header.Get("Accept"); !strings.Contains(got, "as=PartialObjectMetadataList") {
+			t.Errorf("asked for %q, want metadata", got)
+		}
+		answer(w, http.StatusOK, `{"metadata":{},"items":[{"metadata":{"name":"a"},"data":{"key":"value"}}]}`)
+	}
+	client := clientFor(t, newClients(t, tenant.Options{Config: server.config()}), deployer)
+	var visited []map[string]any
+	err := client.List(t.Context(), configMap, tenant.ListOptions{Namespace: "payments", MetadataOnly: true},
+		func(u *unstructured.Unstructured) { visited = append(visited, u.Object) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []map[string]any{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}}
+	if diff := cmp.Diff(want, visited); diff != "" {
+		t.Errorf("visited (-want +got):\n%s", diff)
 	}
 }
 

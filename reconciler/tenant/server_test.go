@@ -2,6 +2,7 @@ package tenant_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -54,6 +55,7 @@ func newFaulty(t testing.TB) *faulty {
 	server := &faulty{t: t, life: time.Hour}
 	server.Server = httptest.NewUnstartedServer(server)
 	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	server.Server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(func() {

@@ -198,6 +198,27 @@ func TestRejectedTokenIsReplacedAndTheRequestReplayed(t *testing.T) {
 	}
 }
 
+// A token that was rejected is forgotten, so that the next pass is told at its beginning that the account is gone.
+func TestRejectedTokenIsForgotten(t *testing.T) {
+	server := newFaulty(t)
+	server.mint = func(w http.ResponseWriter, r *http.Request, n int) {
+		if n > 1 {
+			status(w, http.StatusNotFound, "NotFound", "no such account")
+			return
+		}
+		server.token(w, r, n)
+	}
+	server.serve = func(w http.ResponseWriter, _ *http.Request, _ string) {
+		status(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
+	}
+	clients := newClients(t, tenant.Options{Config: server.config()})
+	want := &failure.Error{Reason: v1.ReasonServiceAccountNotFound, Kind: failure.Stalled}
+	const message = "service account payments/deployer does not exist: create it, or correct serviceAccountName"
+	checkFailure(t, get(t.Context(), clientFor(t, clients, deployer)), want, message)
+	_, err := clients.For(t.Context(), deployer)
+	checkFailure(t, err, want, message)
+}
+
 // Many requests that get a 401 for the same token cause one request for another.
 func TestRejectedTokenIsReplacedOnceForAll(t *testing.T) {
 	server := newFaulty(t)
