@@ -24,6 +24,8 @@ import (
 
 	admission "github.com/stageset/stageset/admission/app"
 	"github.com/stageset/stageset/api/crds"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/builtin"
 	reconciler "github.com/stageset/stageset/reconciler/app"
 )
 
@@ -136,6 +138,41 @@ func TestFields(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("fields (-code +docs/api.md):\n%s", diff)
+	}
+}
+
+// The policy config in policies.md is a valid one, and each built-in policy has a row there.
+func TestPolicies(t *testing.T) {
+	text := read(t, "policies.md")
+	example := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(text)
+	if example == nil {
+		t.Fatal("policies.md has no example of a policy config")
+	}
+	path := filepath.Join(t.TempDir(), "policy-config.yaml")
+	if err := os.WriteFile(path, []byte(example[1]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := policies.LoadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := builtin.Compile(t.Context(), config); err != nil {
+		t.Error(err)
+	}
+	list, err := builtin.Policies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, policy := range list {
+		want = append(want, policy.Name)
+	}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(text, -1) {
+		got = append(got, match[1])
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("built-in policies (-code +docs/policies.md):\n%s", diff)
 	}
 }
 
