@@ -39,7 +39,7 @@ type Stage struct {
 	Barrier health.Report
 	// Health is the health of the objects that are written or need no write, and of the stage's ready checks.
 	Health health.Report
-	// StartedAt is when the run reached the stage; zero if it has not.
+	// StartedAt is when the run reached the stage; zero if it has not: its timeout begins now.
 	StartedAt time.Time
 	// Timeout is how long the stage may take to become healthy.
 	Timeout time.Duration
@@ -91,7 +91,10 @@ const (
 )
 
 func wait(now time.Time, stage Stage) Decision {
-	elapsed := now.Sub(stage.StartedAt)
+	var elapsed time.Duration
+	if !stage.StartedAt.IsZero() {
+		elapsed = now.Sub(stage.StartedAt)
+	}
 	if elapsed > stage.Timeout {
 		return Decision{Step: Hold, Pause: longPause}
 	}

@@ -142,9 +142,6 @@ func (s simulated) seen(now, start, written, started time.Time, remaining int) S
 	if stage.Timeout == 0 {
 		stage.Timeout = 15 * time.Minute
 	}
-	if started.IsZero() {
-		stage.StartedAt = now
-	}
 	since := written
 	if s.changed == 0 {
 		since = start
@@ -192,5 +189,10 @@ func TestPauses(t *testing.T) {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
+	}
+	// A stage that needs no write is waited for without having been started.
+	want := Decision{Step: Wait, Pause: 500 * time.Millisecond}
+	if diff := cmp.Diff(want, Decide(now, []Stage{{Health: report, Timeout: time.Minute}})); diff != "" {
+		t.Errorf("decision on a stage that is reached now (-want +got):\n%s", diff)
 	}
 }
