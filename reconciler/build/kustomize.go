@@ -2,7 +2,6 @@ package build
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,28 +53,20 @@ func (b *builder) kustomize(ctx context.Context, dir string) ([]Object, error) {
 // run runs kustomize, which knows no context: when ctx ends, it is left alone and stops at the next file that it reads.
 func (s *scan) run(ctx context.Context, dir string) (resmap.ResMap, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, kustomizeTimeout, errTooSlow)
+	defer cancel()
 	type outcome struct {
 		resources resmap.ResMap
 		err       error
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		defer cancel()
-		var o outcome
-		defer func() {
-			if fault := recover(); fault != nil {
-				o = outcome{err: faultError(fault)}
-			}
-			done <- o
-		}()
-		options := krusty.MakeDefaultOptions() // no plugins, the order of the files
-		options.LoadRestrictions = types.LoadRestrictionsNone
-		o.resources, o.err = krusty.MakeKustomizer(options).Run(vettedFiles{scan: s, alive: ctx.Err}, "/"+dir)
+		resources, err := s.krusty(vettedFiles{scan: s, alive: ctx.Err}, dir)
+		done <- outcome{resources, err}
 	}()
 	select {
 	case o := <-done:
-		if o.err != nil && ctx.Err() == nil {
-			return nil, fmt.Errorf("%s: kustomize: %w", s.kustomizations[dir].file, s.redacted(o.err))
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		return o.resources, o.err
 	case <-ctx.Done():
@@ -83,5 +74,17 @@ func (s *scan) run(ctx context.Context, dir string) (resmap.ResMap, error) {
 	}
 }
 
-// redacted is an error of kustomize's without what it may quote of Secrets.
-func (s *scan) redacted(err error) error { return errors.New(s.secrets.message(err.Error())) }
+// krusty runs kustomize to its end. Neither a panic of it nor what it quotes of Secrets in its errors goes further.
+func (s *scan) krusty(files vettedFiles, dir string) (resources resmap.ResMap, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			resources, err = nil, faultError(fault)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: kustomize: %s", s.kustomizations[dir].file, s.secrets.message(err.Error()))
+		}
+	}()
+	options := krusty.MakeDefaultOptions() // no plugins, the order of the files
+	options.LoadRestrictions = types.LoadRestrictionsNone
+	return krusty.MakeKustomizer(options).Run(files, "/"+dir)
+}

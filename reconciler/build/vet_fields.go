@@ -79,8 +79,10 @@ func (s *scan) vetGenerators(at site, content *types.Kustomization) error {
 // vetPairs vets what a generator reads. env was moved into envs when the file was decoded.
 func (s *scan) vetPairs(at site, field string, sources *types.KvPairSources, secret bool) error {
 	for _, literal := range sources.LiteralSources {
-		if _, value, found := strings.Cut(literal, "="); found && secret {
+		if _, value, found := strings.Cut(literal, "="); secret && found {
 			s.secrets.add(strings.Trim(value, `"'`))
+		} else if secret {
+			s.secrets.add(literal)
 		}
 	}
 	for i, source := range sources.FileSources {
