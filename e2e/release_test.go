@@ -38,13 +38,14 @@ func TestCommitReachesTheStagesInOrder(t *testing.T) {
 		t.Errorf("writes while the Deployment is not available (-want +got):\n%s", diff)
 	}
 
-	n.ReleasePods(t, n.namespace)
+	web := cluster.Ref("apps/v1", "Deployment", n.namespace, "web")
+	n.releasePods(t, web, "Available")
 	n.waitReady(t, "app", "app", first)
 	if diff := cmp.Diff(append(stageOne, "patch configmaps/settings"), n.written(t, mark, deployer)); diff != "" {
 		t.Errorf("writes once it is available (-want +got):\n%s", diff)
 	}
 	n.ownedBy(t, "app", map[string][]client.Object{
-		"one": {cluster.Ref("apps/v1", "Deployment", n.namespace, "web"), cluster.Ref("v1", "ConfigMap", n.namespace, "web")},
+		"one": {web, cluster.Ref("v1", "ConfigMap", n.namespace, "web")},
 		"two": {cluster.Ref("v1", "ConfigMap", n.namespace, "settings")},
 	})
 	ownWrites(t, n.suite)
@@ -177,13 +178,14 @@ func TestUnchangedStageThatIsNotHealthyHoldsTheNext(t *testing.T) {
 	first := n.source(t, "app", files)
 	n.stageSet(t, "app", twoStages("app"))
 	n.wait(t, "app", phase("one", v1.StageVerifying))
-	n.ReleasePods(t, n.namespace)
+	web := cluster.Ref("apps/v1", "Deployment", n.namespace, "web")
+	n.releasePods(t, web, "Available")
 	n.waitReady(t, "app", "app", first)
 	pods := &corev1.Pod{}
 	if err := n.Client.DeleteAllOf(t.Context(), pods, client.InNamespace(n.namespace)); err != nil {
 		t.Fatal(err)
 	}
-	n.WaitFor(t, cluster.Ref("apps/v1", "Deployment", n.namespace, "web"), cluster.Condition("Available", "False"))
+	n.WaitFor(t, web, cluster.Condition("Available", "False"))
 
 	mark := n.Audit(t)
 	files["two/settings.yaml"] = configMap("settings", "2")
@@ -194,7 +196,7 @@ func TestUnchangedStageThatIsNotHealthyHoldsTheNext(t *testing.T) {
 	if writes := n.written(t, mark, deployer); len(writes) > 0 {
 		t.Errorf("stage two was written while stage one is not healthy: %v", writes)
 	}
-	n.ReleasePods(t, n.namespace)
+	n.releasePods(t, web, "Available")
 	n.waitReady(t, "app", "app", second)
 	n.hasValue(t, "settings", "2")
 }

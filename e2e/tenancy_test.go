@@ -93,8 +93,8 @@ func TestWhatAnAccountLacksIsNamed(t *testing.T) {
 		"the right to read the source": {
 			spec: "serviceAccountName: powerless\n" + stages, reason: v1.ReasonAccessDenied,
 			want: []string{
-				"stage app", n.namespace + "/powerless may not read GitRepository " + n.namespace + "/app: grant it get on " +
-					"gitrepositories.source.toolkit.fluxcd.io named app in namespace " + n.namespace,
+				"stage app, as ServiceAccount " + n.namespace + "/powerless: the stage's account may not read GitRepository " +
+					n.namespace + "/app: grant it get on gitrepositories.source.toolkit.fluxcd.io named app in namespace " + n.namespace,
 			},
 		},
 		"an existence": {
@@ -204,8 +204,9 @@ stages: [{name: app, sourceRef: {kind: GitRepository, name: own}}]`
 	guest.wait(t, "dependency", cluster.Condition(v1.ConditionReady, "True"))
 
 	stranger.refusedWhole(t, "source", v1.ReasonAccessDenied,
-		stranger.namespace+"/deployer may not read GitRepository "+owner.namespace+"/shared: grant it get on "+
-			"gitrepositories.source.toolkit.fluxcd.io named shared in namespace "+owner.namespace)
+		"stage app, as ServiceAccount "+stranger.namespace+"/deployer: the stage's account may not read GitRepository "+
+			owner.namespace+"/shared: grant it get on gitrepositories.source.toolkit.fluxcd.io named shared in namespace "+
+			owner.namespace)
 	stranger.refusedWhole(t, "dependency", v1.ReasonAccessDenied,
 		"ServiceAccount "+stranger.namespace+"/deployer may not get StageSet "+owner.namespace+"/shared in spec.dependsOn: "+
 			"grant get on stagesets.stages.metio.wtf/shared in namespace "+owner.namespace+" to it")
@@ -346,6 +347,6 @@ rules: [{apiGroups: [""], resources: [configmaps], verbs: [`+verbs+`]}]`)
 	n.hasValue(t, "settings", "1")
 
 	role("get, list, create, patch, delete")
-	n.WaitGone(t, set)
+	n.WaitGone(t, cluster.Ref(v1.GroupVersion.String(), "StageSet", n.namespace, "app"))
 	n.WaitGone(t, cluster.Ref("v1", "ConfigMap", n.namespace, "settings"))
 }

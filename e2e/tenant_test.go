@@ -233,6 +233,16 @@ func (n *tenant) waitEvent(t testing.TB, name, kind, reason, text string) {
 	})
 }
 
+// releasePods lets Pods become Ready that are held back, also those that are still to be made, until the object (a
+// Deployment, a Job) has the condition.
+func (n *tenant) releasePods(t testing.TB, object *unstructured.Unstructured, condition string) {
+	t.Helper()
+	n.WaitFor(t, object, func(live *unstructured.Unstructured) error {
+		n.ReleasePods(t, n.namespace)
+		return cluster.Condition(condition, "True")(live)
+	})
+}
+
 // source makes, or changes, a source of the tenant that has the files (content by path), and returns its revision. It is
 // a GitRepository that source-controller leaves alone.
 func (n *tenant) source(t testing.TB, name string, files map[string]string) string {
