@@ -106,5 +106,5 @@ func pause(elapsed time.Duration) time.Duration {
 	if elapsed > longWait {
 		return longPause
 	}
-	return min(max((elapsed / 4).Truncate(100*time.Millisecond), minPause), maxPause)
+	return min(max((elapsed/4).Truncate(100*time.Millisecond), minPause), maxPause)
 }
