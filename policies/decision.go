@@ -42,6 +42,8 @@ type finding struct {
 	Violation
 	// failed tells that the rule could not be evaluated, which failurePolicy decides on.
 	failed bool
+	// limited tells that it was a budget or the deadline that failed it.
+	limited bool
 	// grandfathered tells that the old object violates the rule alike, so that the request is not to blame.
 	grandfathered bool
 }

@@ -97,12 +97,12 @@ func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.U
 		}
 		proposed, err := m.propose(group.Scope(ctx, object.Object, fields(d.OldObject)), object)
 		if err != nil {
-			f := p.failure(fmt.Sprintf("mutations[%d]", i), failureText(err))
+			f := p.failed(fmt.Sprintf("mutations[%d]", i), err)
 			return nil, nil, &f
 		}
 		next, fields, err := fill(object, proposed)
 		if err != nil {
-			f := p.failure(fmt.Sprintf("mutations[%d]", i), failureText(err))
+			f := p.failed(fmt.Sprintf("mutations[%d]", i), err)
 			return nil, nil, &f
 		}
 		object, added = next, append(added, fields...)

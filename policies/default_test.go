@@ -3,9 +3,12 @@ package policies_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
@@ -312,6 +315,36 @@ func TestDefaultAdmissionOnly(t *testing.T) {
 				t.Errorf("annotation (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDefaultTyped: the reconciler gives what it read, as a Go type has it.
+func TestDefaultTyped(t *testing.T) {
+	set := compile(t, sets(t, "p", "Object{spec: Object.spec{serviceAccountName: 'deployer'}}"))
+	typed := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: "team-a", Finalizers: []string{v1.Finalizer}}}
+	typed.Spec.Stages = []v1.Stage{{Name: "web", SourceRef: v1.SourceReference{Name: "app"}}}
+	typed.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
+	typed.Status.Conditions = []metav1.Condition{{Type: v1.ConditionReady, Status: metav1.ConditionTrue}}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	object.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
+	defaulted, err := set.Default(t.Context(), stored(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &v1.StageSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(defaulted.Object, got); err != nil {
+		t.Fatal(err)
+	}
+	want := typed.DeepCopy()
+	want.TypeMeta = metav1.TypeMeta{APIVersion: "stages.metio.wtf/v1", Kind: "StageSet"}
+	want.Spec.ServiceAccountName = "deployer"
+	want.Annotations = map[string]string{v1.AnnotationDefaultedBy: "spec.serviceAccountName=p"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaulted (-want +got):\n%s", diff)
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 
 // grandfather marks the findings of an update that leaves the spec alone which the old object had alike: the same rule says
 // the same, and the field that it speaks of is unchanged. A policy that is new or tightened must not keep anybody from
-// adding a label, or a controller from removing a finalizer.
+// adding a label, or a controller from removing a finalizer. A rule that was not evaluated for reasons that are not the
+// object's says nothing about either object.
 func grandfather(findings, before []finding, q question) {
 	alike := map[Violation]bool{}
 	for _, f := range before {
@@ -17,6 +18,9 @@ func grandfather(findings, before []finding, q question) {
 	}
 	for i := range findings {
 		f := &findings[i]
+		if f.limited || f.failed && q.Namespace == nil {
+			continue
+		}
 		f.grandfathered = alike[f.Violation] && unchanged(f.Field, q.Object, q.OldObject)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 )
 
@@ -77,6 +78,34 @@ func TestRatchetIsForUpdates(t *testing.T) {
 			want := []string{"spec: p/rule: is wrong"}
 			if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
 				t.Errorf("denied (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRatchetNeedsAnAnswer: a rule that could not be evaluated for want of time, budget or Namespace excuses nothing.
+func TestRatchetNeedsAnAnswer(t *testing.T) {
+	const quadratic = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+	tooMuch := "true"
+	for range 6 {
+		tooMuch = quadratic + ".all(x, " + tooMuch + ")"
+	}
+	unknown := updating(stageSet(t, "metadata: {name: app, namespace: team-a, labels: {a: b}}"), stageSet(t, ""))
+	unknown.Namespace = nil
+	for name, test := range map[string]struct {
+		policy v1alpha1.StageSetPolicy
+		in     policies.Input
+	}{
+		"budget": {
+			rule(t, "p", tooMuch, ""),
+			updating(stageSet(t, "metadata: {name: app, namespace: team-a, labels: {a: b}}"), stageSet(t, "")),
+		},
+		"selector":        {rule(t, "p", "false", "matchConstraints: {namespaceSelector: {}}"), unknown},
+		"namespaceObject": {rule(t, "p", "namespaceObject.metadata.name == 'a'", ""), unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := compile(t, test.policy).Validate(t.Context(), test.in); len(got.Denied) != 1 {
+				t.Errorf("it is not denied: %+v", got)
 			}
 		})
 	}

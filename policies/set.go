@@ -38,9 +38,10 @@ type Set struct {
 	timeout  time.Duration
 }
 
-// Compile compiles policies. The Set is nil only if the context ended. A policy that does not compile is decided by its
-// failurePolicy, and stops no other; the error is then Problems, with everything that is wrong. Text is compiled as stored
-// text, which may use whatever any version knew; Check is for text that is about to be stored.
+// Compile compiles policies. A policy that does not compile is decided by its failurePolicy, and stops no other: the error is
+// then Problems, with everything that is wrong, and there is a Set nevertheless. With any other error, as when the context
+// ended, there is none. Text is compiled as stored text, which may use whatever any version knew; Check is for text that is
+// about to be stored.
 func Compile(ctx context.Context, list []v1alpha1.StageSetPolicy, options Options) (*Set, error) {
 	env, err := celenv.NewCompiler(celenv.Stored)
 	if err != nil {

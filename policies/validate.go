@@ -77,7 +77,9 @@ func (p *policy) applies(scope *celenv.Scope) (bool, []finding) {
 	for _, c := range p.conditions {
 		holds, err := c.bool(scope)
 		if err != nil {
-			failed = append(failed, p.failure(c.name, "match condition "+failureText(err)))
+			f := p.failed(c.name, err)
+			f.Message = "match condition " + f.Message
+			failed = append(failed, f)
 			continue
 		}
 		if !holds {
@@ -91,7 +93,7 @@ func (p *policy) applies(scope *celenv.Scope) (bool, []finding) {
 func (p *policy) check(r rule, scope *celenv.Scope) (finding, bool) {
 	holds, err := r.bool(scope)
 	if err != nil {
-		f := p.failure(r.name, failureText(err))
+		f := p.failed(r.name, err)
 		f.Field = r.field
 		return f, true
 	}
@@ -118,6 +120,14 @@ func (e expression) bool(scope *celenv.Scope) (bool, error) {
 		return false, e.broken
 	}
 	return e.Bool(scope)
+}
+
+// failed is the finding that rule could not be evaluated because of err.
+func (p *policy) failed(rule string, err error) finding {
+	var stopped *celenv.EvalError
+	f := p.failure(rule, failureText(err))
+	f.limited = errors.As(err, &stopped) && stopped.Limit
+	return f
 }
 
 func (p *policy) failure(rule, message string) finding {

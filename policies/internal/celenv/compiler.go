@@ -64,6 +64,7 @@ func (r Result) accepts(t *cel.Type) bool {
 	}
 }
 
+// String is r in the words of CEL.
 func (r Result) String() string {
 	return [...]string{"bool", "string", "any value", "Object", "list of JSONPatch"}[r]
 }
