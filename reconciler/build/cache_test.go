@@ -1,0 +1,127 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// countedFiles counts builds by the reads of its root, and may hold them.
+type countedFiles struct {
+	fs.FS
+	reads atomic.Int64
+	hold  chan struct{}
+}
+
+func (c *countedFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == "." {
+		c.reads.Add(1)
+		if c.hold != nil {
+			<-c.hold
+		}
+	}
+	return fs.ReadDir(c.FS, name)
+}
+
+func TestCacheBuildsOnce(t *testing.T) {
+	files := &countedFiles{FS: artifact(map[string]string{"a.yaml": configMap("a"), "sub/b.yaml": configMap("b")})}
+	cache := NewCache(1 << 20)
+	build := func(digest string, opts Options) []string {
+		m, err := cache.Build(context.Background(), digest, files, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return origins(m)
+	}
+	for range 3 {
+		if diff := cmp.Diff([]string{"ConfigMap a a.yaml:1", "ConfigMap b sub/b.yaml:1"}, build("sha256:1", Options{})); diff != "" {
+			t.Errorf("objects (-want +got):\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"ConfigMap b sub/b.yaml:1"}, build("sha256:1", Options{Path: "sub"})); diff != "" {
+		t.Errorf("objects of another path (-want +got):\n%s", diff)
+	}
+	build("sha256:2", Options{})
+	if got := files.reads.Load(); got != 2 {
+		t.Errorf("the root was read %d times, want once for each digest", got)
+	}
+}
+
+func TestCacheSharesABuild(t *testing.T) {
+	for name, text := range map[string]string{"sound": configMap("a"), "broken": "{{"} {
+		t.Run(name, func(t *testing.T) {
+			files := &countedFiles{FS: artifact(map[string]string{"a.yaml": text}), hold: make(chan struct{})}
+			cache := NewCache(1 << 20)
+			var group sync.WaitGroup
+			for range 16 {
+				group.Go(func() {
+					if _, err := cache.Build(context.Background(), "sha256:1", files, Options{}); (err != nil) != (name == "broken") {
+						t.Errorf("error %v", err)
+					}
+				})
+			}
+			files.hold <- struct{}{} // the one build waits here; all others have come or will find its outcome
+			close(files.hold)
+			group.Wait()
+			if got := files.reads.Load(); name == "sound" && got != 1 {
+				t.Errorf("%d builds, want 1", got)
+			}
+		})
+	}
+}
+
+func TestCacheOutlivesTheFirstCaller(t *testing.T) {
+	files := &countedFiles{FS: artifact(map[string]string{"a.yaml": configMap("a"), "b/b.yaml": configMap("b")}), hold: make(chan struct{})}
+	cache := NewCache(1 << 20)
+	ctx, leave := context.WithCancel(context.Background())
+	first, second := make(chan error), make(chan error)
+	go func() {
+		_, err := cache.Build(ctx, "sha256:1", files, Options{})
+		first <- err
+	}()
+	files.hold <- struct{}{} // the first build has begun
+	leave()
+	go func() {
+		_, err := cache.Build(context.Background(), "sha256:1", files, Options{})
+		second <- err
+	}()
+	close(files.hold)
+	if err := <-first; err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("who left got %v", err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("who stayed got %v", err)
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	files := &countedFiles{FS: artifact(map[string]string{"a.yaml": configMap("a")})}
+	one, err := Build(context.Background(), files, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := NewCache(2 * one.Size())
+	before := files.reads.Load()
+	for _, digest := range []string{"1", "2", "1", "3", "1", "2"} { // 3 pushes out 2, 2 pushes out 3
+		if _, err := cache.Build(context.Background(), digest, files, Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := files.reads.Load() - before; got != 4 {
+		t.Errorf("%d builds, want 4", got)
+	}
+	small := NewCache(1)
+	for range 2 {
+		if _, err := small.Build(context.Background(), "1", files, Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if small.total != 0 || small.recent.Len() != 0 {
+		t.Errorf("the cache keeps %d bytes beyond its limit", small.total)
+	}
+}
