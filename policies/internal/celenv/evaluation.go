@@ -96,6 +96,7 @@ func (e *Evaluation) Group(variables *Variables, params map[string]any) *Group {
 // Scope is what the expressions of a group see for one pair of objects. Variables are evaluated once in it.
 type Scope struct {
 	*Group
+	// ctx is kept because CEL asks for the value of a variable without one.
 	ctx               context.Context
 	object, oldObject any
 	lazyVariables     ref.Val
