@@ -55,7 +55,7 @@ var importers = []struct {
 	{module + "/reconciler/controller", ".", []string{"reconciler/app"}},
 	{module + "/reconciler/app", ".", []string{"reconciler"}},
 	{module + "/admission/app", ".", []string{"admission"}},
-	{module + "/process", ".", []string{"reconciler/app"}},
+	{module + "/process", ".", []string{"admission/app", "reconciler/app"}},
 
 	{"k8s.io/apiserver", ".", []string{"policies/internal/celenv"}},
 	{"github.com/google/cel-go", ".", []string{"policies/internal/celenv"}},

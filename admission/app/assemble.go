@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -159,7 +158,7 @@ func certsOptions(options *Options, directory string) certs.Options {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, admissionregistrationv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme,
+		corev1.AddToScheme, admissionregistrationv1.AddToScheme, coordinationv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/stageset/stageset/process"
 )
 
 // maxNameLength leaves room for "-admission" in the name of a Service.
@@ -39,9 +41,8 @@ type Options struct {
 	MetricsBindAddress     string
 	// LeaderElect lets one replica of several write the caBundle; without it, each does.
 	LeaderElect bool
-	// LogLevel is debug, info, warn or error; LogFormat is json or text.
-	LogLevel  string
-	LogFormat string
+	// Logging is how the program logs.
+	Logging process.Logging
 }
 
 // AddFlags adds a flag for every option, with its default.
@@ -69,8 +70,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8080", `Address to serve /metrics on. "0" serves none.`)
 	flags.BoolVar(&o.LeaderElect, "leader-elect", true,
 		"Elect one replica that writes the caBundle. Every replica serves, elected or not.")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "What to log: debug, info, warn or error.")
-	flags.StringVar(&o.LogFormat, "log-format", "json", "How to log: json or text.")
+	o.Logging.AddFlags(flags)
 }
 
 // Complete fills in the defaults that depend on other options, which must be valid.
@@ -113,12 +113,7 @@ func (o *Options) Validate() error {
 	if o.DrainDelay < 0 || o.DrainDelay > 10*time.Minute {
 		refuse("drain-delay", "%s: 0s to 10m", o.DrainDelay)
 	}
-	if _, known := logLevels[o.LogLevel]; !known {
-		refuse("log-level", "%q: debug, info, warn or error", o.LogLevel)
-	}
-	if o.LogFormat != logJSON && o.LogFormat != logText {
-		refuse("log-format", "%q: json or text", o.LogFormat)
-	}
+	problems = append(problems, o.Logging.Validate())
 	return errors.Join(problems...)
 }
 

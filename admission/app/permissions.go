@@ -1,12 +1,7 @@
 package app
 
 import (
-	"context"
-	"errors"
-	"fmt"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/admission/certs"
 	"github.com/stageset/stageset/admission/webhook"
@@ -39,36 +34,4 @@ func permissions(options *Options) []authorizationv1.ResourceAttributes {
 		})
 	}
 	return needed
-}
-
-// checkPermissions asks the API server about every permission. The error has a line for each one that is missing.
-func checkPermissions(ctx context.Context, c client.Client, needed []authorizationv1.ResourceAttributes) error {
-	var missing []error
-	for _, attributes := range needed {
-		review := &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
-		}
-		if err := c.Create(ctx, review); err != nil {
-			return fmt.Errorf("asking whether this account may %s: %w", describe(attributes), err)
-		}
-		if !review.Status.Allowed {
-			missing = append(missing, fmt.Errorf("this account may not %s", describe(attributes)))
-		}
-	}
-	return errors.Join(missing...)
-}
-
-// describe is a permission in words: "update secrets stageset-admission-tls in namespace stageset-system".
-func describe(attributes authorizationv1.ResourceAttributes) string {
-	text := attributes.Verb + " " + attributes.Resource
-	if attributes.Group != "" {
-		text += "." + attributes.Group
-	}
-	if attributes.Name != "" {
-		text += " " + attributes.Name
-	}
-	if attributes.Namespace != "" {
-		text += " in namespace " + attributes.Namespace
-	}
-	return text
 }

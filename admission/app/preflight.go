@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/builtin"
+	"github.com/stageset/stageset/process"
 )
 
 // compilePolicies reads the policy config and compiles the built-in policies under it.
@@ -27,31 +27,15 @@ func compilePolicies(ctx context.Context, options *Options) (*policies.Set, erro
 	return set, nil
 }
 
-// restConfig says how to reach the API server, and as whom.
-func restConfig(options *Options) (*rest.Config, error) {
-	var config *rest.Config
-	var err error
-	if options.Kubeconfig != "" {
-		if config, err = clientcmd.BuildConfigFromFlags("", options.Kubeconfig); err != nil {
-			return nil, fmt.Errorf("--kubeconfig: %w", err)
-		}
-	} else if config, err = rest.InClusterConfig(); err != nil {
-		return nil, fmt.Errorf("not in a Pod, and no --kubeconfig: %w", err)
-	}
-	config.UserAgent = "stageset-admission"
-	config.QPS = -1 // the API server's own priority and fairness decides
-	return config, nil
-}
-
 // preflight finds out at once what would otherwise show as a program that never becomes ready: missing permissions, and a
 // missing Secret for the certificate.
 func preflight(ctx context.Context, config *rest.Config, options *Options) error {
+	if err := process.CheckPermissions(ctx, config, permissions(options)); err != nil {
+		return err
+	}
 	direct, err := client.New(config, client.Options{Scheme: newScheme()})
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
-	}
-	if err := checkPermissions(ctx, direct, permissions(options)); err != nil {
-		return err
 	}
 	settings := certsOptions(options, "")
 	var secret corev1.Secret
