@@ -139,7 +139,7 @@ func cleanName(name string) (string, error) {
 	case strings.HasPrefix(name, "/"):
 		return "", errors.New("has an absolute path")
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return "", errors.New("has a path with ..")
+		return "", errors.New(`has ".." in its path`)
 	}
 	clean := path.Clean(name)
 	if !fs.ValidPath(clean) || strings.ContainsRune(clean, 0) {
