@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -32,14 +31,9 @@ func (s *suite) startAdmission(t testing.TB, tenants ...*tenant) *process.Proces
 	s.Apply(t, strings.ReplaceAll(webhooks, anchor, anchor+fmt.Sprintf(
 		"  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [%s]}]}\n",
 		strings.Join(namespaces, ", "))))
-	t.Cleanup(func() {
-		for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-			webhooks := cluster.Ref("admissionregistration.k8s.io/v1", kind, "", "stageset-admission")
-			if err := s.Client.Delete(context.Background(), webhooks); err != nil { // the test's own context has ended
-				t.Error(err)
-			}
-		}
-	})
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		s.deleteAfter(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", "stageset-admission"))
+	}
 	s.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: stageset-admission-tls, namespace: "+system+"}}")
 	return process.Start(t, process.Options{
 		Path: binary(t, "stageset-admission"),

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -56,14 +55,7 @@ func (n *tenant) passWaits(t *testing.T, name string) {
 	t.Helper()
 	token := metav1.Now().String()
 	n.request(t, name, token)
-	n.wait(t, name, cluster.Condition(v1.ConditionReady, "Unknown", v1.ReasonProgressing),
-		func(set *unstructured.Unstructured) error {
-			handled, _, err := unstructured.NestedString(set.Object, "status", "lastHandledReconcileAt")
-			if err != nil || handled == token {
-				return err
-			}
-			return fmt.Errorf("the last request that was handled is %q, want %q", handled, token)
-		})
+	n.wait(t, name, handled(token), cluster.Condition(v1.ConditionReady, "Unknown", v1.ReasonProgressing))
 }
 
 // written is what an account of the tenant has written since the mark, in order.

@@ -7,6 +7,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -243,6 +244,18 @@ func policyConfig(t testing.TB, content string) string {
 		t.Fatal(err)
 	}
 	return "--policy-config=" + path
+}
+
+// deleteAfter deletes an object, usually one in no namespace, at the end of the test.
+func (s *suite) deleteAfter(t testing.TB, object client.Object) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cluster.Timeout) // the test's own has ended
+		defer cancel()
+		if err := client.IgnoreNotFound(s.Client.Delete(ctx, object)); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // sourceController starts the source-controller that tests share.

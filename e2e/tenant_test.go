@@ -196,6 +196,17 @@ func phase(stage string, phase v1.StagePhase) cluster.Predicate {
 	}
 }
 
+// handled holds when a request for a pass was acted on.
+func handled(token string) cluster.Predicate {
+	return func(set *unstructured.Unstructured) error {
+		got, _, err := unstructured.NestedString(set.Object, "status", "lastHandledReconcileAt")
+		if err != nil || got == token {
+			return err
+		}
+		return fmt.Errorf("the last request that was handled is %q, want %q", got, token)
+	}
+}
+
 // messageHas holds when the message of the condition Ready contains the text.
 func messageHas(text string) cluster.Predicate {
 	return func(object *unstructured.Unstructured) error {
