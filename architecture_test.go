@@ -143,17 +143,6 @@ func TestAPIImports(t *testing.T) {
 	}
 }
 
-// covers says whether a rule about a package is about the imported one.
-func covers(rule, imported string) bool {
-	if isStandard(rule) {
-		return rule == imported
-	}
-	return within(imported, rule)
-}
-
-// isStandard says whether a package is of the standard library: the others begin with a domain.
-func isStandard(imported string) bool { return !strings.Contains(firstFolder(imported), ".") }
-
 // Who looks for something finds it.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
 	text, err := os.ReadFile("ARCHITECTURE.md")
@@ -172,3 +161,14 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		}
 	}
 }
+
+// covers says whether a rule about a package is about the imported one.
+func covers(rule, imported string) bool {
+	if isStandard(rule) {
+		return rule == imported
+	}
+	return within(imported, rule)
+}
+
+// isStandard says whether a package is of the standard library: the others begin with a domain.
+func isStandard(imported string) bool { return !strings.Contains(firstFolder(imported), ".") }
