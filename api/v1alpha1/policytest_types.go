@@ -27,12 +27,40 @@ type PolicyTest struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// object is the StageSet as it is written. apiVersion, kind, and metadata.namespace may be left out. It is left out as a
-	// whole for DELETE.
+	// object is the StageSet as it is written: apiVersion, kind, and metadata.namespace may be left out, and all of it for
+	// DELETE. For the target Manifest it is the object as it is applied.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Object *runtime.RawExtension `json:"object,omitempty"`
+
+	// objects are several objects, for the target Manifest. Each is evaluated; what is expected is expected of all together.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Type=object
+	// +kubebuilder:validation:items:XPreserveUnknownFields
+	Objects []runtime.RawExtension `json:"objects,omitempty"`
+
+	// stageSet is the StageSet that the source or the objects belong to, for the targets Source and Manifest. When unset, it is
+	// one with a single stage.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	StageSet *runtime.RawExtension `json:"stageSet,omitempty"`
+
+	// stage names the stage of stageSet that the source or the objects belong to. When unset, it is the first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Stage string `json:"stage,omitempty"`
+
+	// source is the source of the stage, for the targets Source and Manifest.
+	// +optional
+	Source *SourceFacts `json:"source,omitempty"`
+
+	// target is what the objects are applied to, for the target Manifest. When unset, it is this cluster.
+	// +optional
+	Target *TargetFacts `json:"target,omitempty"`
 
 	// oldObject is the StageSet as it was, for UPDATE and DELETE.
 	// +optional
@@ -58,6 +86,12 @@ type PolicyTest struct {
 	// +optional
 	User *authenticationv1.UserInfo `json:"user,omitempty"`
 
+	// permissions are what the user may do, as the variable authorizer says it. When unset, the user may do nothing.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Permissions []Permission `json:"permissions,omitempty"`
+
 	// params is the value of the variable params. When unset, it is null.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -78,4 +112,78 @@ type PolicyTest struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Defaulted *runtime.RawExtension `json:"defaulted,omitempty"`
+}
+
+// SourceFacts is a source as expressions see it.
+type SourceFacts struct {
+	// apiVersion such as source.toolkit.fluxcd.io/v1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion,omitempty"`
+	// kind such as GitRepository.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+	// namespace of the source. When unset in a test, it is that of the StageSet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name of the source.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// url is where the source comes from; empty if its kind does not say.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url,omitempty"`
+	// revision of the artifact, such as main@sha1:….
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Revision string `json:"revision,omitempty"`
+	// digest of the artifact, such as sha256:….
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Digest string `json:"digest,omitempty"`
+	// verified tells that the source's condition SourceVerified is True.
+	// +optional
+	Verified bool `json:"verified,omitempty"`
+}
+
+// TargetFacts is what a stage is applied to, as expressions see it.
+type TargetFacts struct {
+	// remote tells that it is another cluster.
+	// +optional
+	Remote bool `json:"remote,omitempty"`
+	// server is the URL of the other cluster's API server; empty for this cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	Server string `json:"server,omitempty"`
+	// serviceAccountName is the account that applies.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// Permission is something that a user may do. A part that is unset is any.
+type Permission struct {
+	// verb such as impersonate.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Verb string `json:"verb"`
+	// apiGroup such as apps.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	APIGroup string `json:"apiGroup,omitempty"`
+	// resource such as serviceaccounts, or serviceaccounts/token.
+	// +optional
+	// +kubebuilder:validation:MaxLength=127
+	Resource string `json:"resource,omitempty"`
+	// namespace in which the user may.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name of the object with which the user may.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
 }
