@@ -41,7 +41,7 @@ RBAC = paths=./$(1)/... rbac:roleName=stageset-$(1),fileName=$(1)-rbac.yaml outp
 
 generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags
 	$(GENERATE) paths=./api/v1 object output:object:dir=$(OUT)/api/v1 crd output:crd:dir=$(OUT)/api/crds
-	$(GENERATE) paths=./api/v1alpha1 object output:object:dir=$(OUT)/api/v1alpha1
+	$(GENERATE) paths=./api/v1alpha1 object output:object:dir=$(OUT)/api/v1alpha1 crd output:crd:dir=$(OUT)/api/crds
 	$(GENERATE) $(call RBAC,admission)
 	$(GENERATE) $(call RBAC,reconciler)
 	go test ./docs -run '^TestFlags$$' -write $(abspath $(OUT))/docs
