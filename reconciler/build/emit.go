@@ -4,14 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // encode writes a value as JSON that a YAML parser reads to the same value: characters that YAML forbids or folds are
-// escaped.
+// escaped, and numbers that are no integers do not look like some.
 func encode(value any) ([]byte, error) {
+	if hasHuge(value) {
+		value = withExponents(value)
+	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -37,6 +43,48 @@ func encode(value any) ([]byte, error) {
 // escaped says whether a character that JSON may leave as it is must be escaped for YAML.
 func escaped(r rune) bool {
 	return r >= 0x7F && (forbidden(r) || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xFEFF)
+}
+
+// isHuge says whether encoding/json writes a float as an integer that does not fit into 64 bits.
+func isHuge(number float64) bool { return math.Abs(number) >= 1<<63 && math.Abs(number) < 1e21 }
+
+func hasHuge(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, field := range value {
+			if hasHuge(field) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, hasHuge)
+	case float64:
+		return isHuge(value)
+	}
+	return false
+}
+
+// withExponents is value with exponents in its huge numbers.
+func withExponents(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		fields := make(map[string]any, len(value))
+		for key, field := range value {
+			fields[key] = withExponents(field)
+		}
+		return fields
+	case []any:
+		items := make([]any, len(value))
+		for i, item := range value {
+			items[i] = withExponents(item)
+		}
+		return items
+	case float64:
+		if isHuge(value) {
+			return json.Number(strconv.FormatFloat(value, 'e', -1, 64))
+		}
+	}
+	return value
 }
 
 // encodeAll writes documents as a stream.

@@ -18,7 +18,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"a: &x {k: v}\nb: *x\n", "base: &b {x: 1}\nc:\n  <<: *b\n", "a: &a [*a]\n", "1: a\n", "n: 9007199254740993\n", "tag: 553640e6\n",
 		"# only\n", "---\n---\n", "a: 1\na: 2\n", "a: x\u0093y\n", "a: \"x\\Ny\"\n", "a:\n\tb: 1\n", "\uFEFFa: 1\r\n", "\xFF\xFEa\x00",
-		"%YAML 1.1\n---\na: !!binary aGk=\n", "? [a]\n: b\n", "a: |\n  x\n  ---\n", "a: 1\n...\nb: 2\n", "a: .nan\n", "a: 0x_1\n", "- !!int \"1\"\n",
+		"%YAML 1.1\n---\na: !!binary aGk=\n", "? [a]\n: b\n", "a: |\n  x\n  ---\n", "a: 1\n...\nb: 2\n", "a: .nan\n", "a: 0x_1\n", "- !!int \"1\"\n", "9e19",
 	} {
 		f.Add(seed, false)
 	}

@@ -47,7 +47,8 @@ func (b *builder) replaceImagesIn(object Object, images []v1.Image) (map[string]
 		if tag.Digest != "" {
 			tag.NewTag = "" // api/v1: newTag is then ignored
 		}
-		for _, filter := range []kio.Filter{imagetag.LegacyFilter{ImageTag: tag}, imagetag.Filter{ImageTag: tag, FsSlice: imageFields}} {
+		filters := []kio.Filter{imagetag.LegacyFilter{ImageTag: tag}, imagetag.Filter{ImageTag: tag, FsSlice: imageFields}}
+		for _, filter := range filters {
 			if _, err := filter.Filter([]*kyaml.RNode{resource}); err != nil {
 				return nil, errors.New(firstLine(withoutValues(err.Error())))
 			}

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -76,7 +75,7 @@ func (p *stagePatch) setOperations(d document) error {
 	if p.target == nil {
 		return located(p.name, d.line, "a JSON 6902 patch needs a target")
 	}
-	text, err := json.Marshal(d.value)
+	text, err := encode(d.value)
 	if err != nil {
 		return located(p.name, d.line, "%w", err)
 	}
@@ -108,7 +107,7 @@ func (p stagePatch) apply(objects []Object) ([]Object, error) {
 
 // operate applies the operations to the object.
 func (p stagePatch) operate(object Object) error {
-	text, err := json.Marshal(object.Object)
+	text, err := encode(object.Object)
 	if err != nil {
 		return err
 	}

@@ -103,12 +103,14 @@ func (p Placement) placedSubjects(object Object, accounts map[account]bool) []an
 	return subjects
 }
 
+var crdKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
 // RenderedScopes knows the kinds that CustomResourceDefinitions among stages define.
 func RenderedScopes(stages ...Manifests) ScopeFunc {
 	scopes := map[schema.GroupKind]bool{}
 	for _, stage := range stages {
 		for _, object := range stage.objects {
-			if object.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+			if object.GroupVersionKind().GroupKind() != crdKind {
 				continue
 			}
 			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")

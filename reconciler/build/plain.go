@@ -15,9 +15,6 @@ var manifestExtensions = []string{".yaml", ".yml", ".json"}
 // render is what a directory renders: with kustomize if it has a kustomization file, else its files and directories in
 // the order of their names.
 func (b *builder) render(ctx context.Context, dir string) ([]Object, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	entries, err := fs.ReadDir(b.artifact, dir)
 	if err != nil {
 		return nil, fmt.Errorf("directory %q: %w", dir, errors.Unwrap(err))
@@ -41,6 +38,8 @@ func (b *builder) render(ctx context.Context, dir string) ([]Object, error) {
 // renderEntry is what an entry of a plain directory renders.
 func (b *builder) renderEntry(ctx context.Context, name string, entry fs.DirEntry) ([]Object, error) {
 	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	case entry.IsDir():
 		return b.render(ctx, name)
 	case !entry.Type().IsRegular():

@@ -57,7 +57,9 @@ type plugin struct {
 }
 
 // pluginFields are fields that name files or hold texts of YAML.
-var pluginFields = []string{"path", "paths", "files", "env", "envs", "literals", "targetFilePath", "patch", "patches", "jsonOp", "replacements"}
+var pluginFields = []string{
+	"path", "paths", "files", "env", "envs", "literals", "targetFilePath", "patch", "patches", "jsonOp", "replacements",
+}
 
 // vetPlugin vets one configuration and the files that it names.
 func (s *scan) vetPlugin(at site, field string, d document) error {
@@ -77,7 +79,8 @@ func (s *scan) vetPlugin(at site, field string, d document) error {
 }
 
 func (p plugin) refuse(kind string) error {
-	return p.at.fail(kind, "%s: %q is not one of kustomize's own; plugins, functions and helm are never run", p.field, shorten(kind))
+	return p.at.fail(kind, "%s: %q is not one of kustomize's own; plugins, functions and helm are never run",
+		p.field, shorten(kind))
 }
 
 // checkSpelling refuses fields that are written in another case: kustomize takes them all the same.

@@ -62,7 +62,8 @@ func (s *scan) resolve(at site, field, reference string) (target, error) {
 	}
 	switch {
 	case remoteForm.MatchString(reference):
-		return target{}, at.fail(reference, "%s: %q is remote; what a build uses must be in the artifact", field, withoutCredentials(reference))
+		return target{}, at.fail(reference, "%s: %q is remote; what a build uses must be in the artifact",
+			field, withoutCredentials(reference))
 	case path.IsAbs(clean):
 		return target{}, at.fail(reference, "%s: %q is an absolute path", field, shorten(reference))
 	case !fs.ValidPath(name):

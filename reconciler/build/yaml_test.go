@@ -178,7 +178,7 @@ func TestParseBoundsDocuments(t *testing.T) {
 func TestEncodeSurvivesYAML(t *testing.T) {
 	texts := []any{"plain", "tab\t", "new\nline", "nel\u0085here", "del\u007f", "c1\u0093", "ls\u2028ps\u2029", "bom\uFEFF", "\uFFFE",
 		"<html>&", "😀", `back\slash`, "\u0000", "- x: y # z", "2001-01-01", "0644", "yes", "<<", "=", " lead", "trail "}
-	value := map[string]any{"texts": texts, "big": int64(9007199254740993), "float": 1.5, "none": nil, "flag": true, "<<": "merge"}
+	value := map[string]any{"texts": texts, "big": int64(9007199254740993), "float": 1.5, "huge": []any{9e19, -1.5e20}, "larger": 1e300, "none": nil, "flag": true, "<<": "merge"}
 	node, err := toNode(value)
 	if err != nil {
 		t.Fatal(err)

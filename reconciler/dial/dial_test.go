@@ -102,11 +102,11 @@ func TestParseAllow(t *testing.T) {
 		"::1":                 {want: "::1/128"},
 		"::ffff:127.0.0.1":    {want: "127.0.0.1/32"},
 		"fd00::/8":            {want: "fd00::/8"},
-		"10.1.2.3/8":          {error: `--dial-allow "10.1.2.3/8": has bits set below its length; did you mean 10.0.0.0/8?`},
-		"::ffff:10.0.0.0/104": {error: `--dial-allow "::ffff:10.0.0.0/104": write IPv4-mapped addresses as IPv4`},
-		"localhost":           {error: `--dial-allow "localhost": neither an IP address nor a prefix such as 10.0.0.0/8`},
-		"10.0.0.0/33":         {error: `--dial-allow "10.0.0.0/33": not a prefix such as 10.0.0.0/8`},
-		"":                    {error: `--dial-allow "": neither an IP address nor a prefix such as 10.0.0.0/8`},
+		"10.1.2.3/8":          {error: `"10.1.2.3/8": has bits set below its length; did you mean 10.0.0.0/8?`},
+		"::ffff:10.0.0.0/104": {error: `"::ffff:10.0.0.0/104": write IPv4-mapped addresses as IPv4`},
+		"localhost":           {error: `"localhost": neither an IP address nor a prefix such as 10.0.0.0/8`},
+		"10.0.0.0/33":         {error: `"10.0.0.0/33": not a prefix such as 10.0.0.0/8`},
+		"":                    {error: `"": neither an IP address nor a prefix such as 10.0.0.0/8`},
 	}
 	for value, c := range cases {
 		t.Run(value, func(t *testing.T) {

@@ -79,7 +79,7 @@ func ParseAllow(values []string) ([]netip.Prefix, error) {
 	for _, value := range values {
 		prefix, err := parsePrefix(strings.TrimSpace(value))
 		if err != nil {
-			return nil, fmt.Errorf("--dial-allow %q: %w", value, err)
+			return nil, fmt.Errorf("%q: %w", value, err)
 		}
 		prefixes = append(prefixes, prefix)
 	}

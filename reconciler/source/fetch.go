@@ -74,12 +74,13 @@ func NewFetcher(o FetcherOptions) (*Fetcher, error) {
 	return f, nil
 }
 
-// Close ends the fetches that are on their way and waits for them. Artifacts that are still open stay readable.
+// Close ends the fetches that are on their way, waits for them, and closes the cache. Artifacts that are still open stay
+// readable.
 func (f *Fetcher) Close() error {
 	f.stop()
 	f.running.Wait()
 	f.client.CloseIdleConnections()
-	return nil
+	return f.store.root.Close()
 }
 
 // Fetch is the artifact of pin, from the cache if it is there. However many callers ask for the same one, it is fetched

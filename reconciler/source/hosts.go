@@ -24,7 +24,7 @@ func ParseHosts(globs []string) (Hosts, error) {
 	for _, glob := range globs {
 		clean := canonicalHost(strings.TrimSpace(glob))
 		if _, err := path.Match(clean, ""); err != nil || clean == "" || strings.ContainsAny(clean, "/@ ") {
-			return Hosts{}, fmt.Errorf("--artifact-hosts %q: not a host name such as *.flux-system.svc", glob)
+			return Hosts{}, fmt.Errorf("%q is not a host name such as *.flux-system.svc", glob)
 		}
 		hosts.globs = append(hosts.globs, clean)
 	}

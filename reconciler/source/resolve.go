@@ -67,7 +67,9 @@ func NewResolver(hosts Hosts) *Resolver { return &Resolver{hosts: hosts} }
 //
 // Failures are failure.Errors: SourceNotFound and SourceNotReady wait for the source, AccessDenied names account and
 // permission, ArtifactFailed says what in the status is refused.
-func (r *Resolver) Resolve(ctx context.Context, reader Reader, ref v1.SourceReference, defaultNamespace string) (Pin, error) {
+func (r *Resolver) Resolve(
+	ctx context.Context, reader Reader, ref v1.SourceReference, defaultNamespace string,
+) (Pin, error) {
 	pin := Pin{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 	if pin.Kind == "" {
 		pin.Kind = v1.SourceKindExternalArtifact
