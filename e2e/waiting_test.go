@@ -193,6 +193,9 @@ func TestJobHasToComplete(t *testing.T) {
 func TestFailedObjectEndsTheWait(t *testing.T) {
 	n := shared(t).tenant(t)
 	gadget := n.gadgets(t)
+	broken := gadget.ref(n.namespace, "broken")
+	n.applyIn(t, strings.Replace(gadget.manifest("broken"), "size: 1", "size: 0", 1))
+	n.condition(t, broken, "Reconciling", "True", "Winding", "is wound up")
 	n.source(t, "app", map[string]string{
 		"one/gadget.yaml": gadget.manifest("broken"), "two/settings.yaml": configMap("settings", "1"),
 	})
@@ -201,7 +204,7 @@ func TestFailedObjectEndsTheWait(t *testing.T) {
 	n.wait(t, "app", phase("one", v1.StageVerifying))
 
 	began := time.Now()
-	n.condition(t, gadget.ref(n.namespace, "broken"), "Stalled", "True", "OutOfStock", "there are no more springs")
+	n.condition(t, broken, "Stalled", "True", "OutOfStock", "there are no more springs")
 	n.refusedForHealth(t, "stage one: Gadget."+gadget.group+" "+n.namespace+"/broken: there are no more springs")
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s to notice", took)
@@ -209,7 +212,7 @@ func TestFailedObjectEndsTheWait(t *testing.T) {
 	n.noWriteOf(t, mark, "configmaps", "settings")
 
 	// It is mended without the StageSet changing.
-	n.condition(t, gadget.ref(n.namespace, "broken"), "Stalled", "False", "InStock", "")
+	n.condition(t, broken, "Stalled", "False", "InStock", "")
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True", v1.ReasonSucceeded))
 }
 
