@@ -50,7 +50,7 @@ func (b *builder) replaceImagesIn(object Object, images []v1.Image) (map[string]
 		filters := []kio.Filter{imagetag.LegacyFilter{ImageTag: tag}, imagetag.Filter{ImageTag: tag, FsSlice: imageFields}}
 		for _, filter := range filters {
 			if _, err := filter.Filter([]*kyaml.RNode{resource}); err != nil {
-				return nil, errors.New(firstLine(withoutValues(err.Error())))
+				return nil, errors.New(withoutValues(err.Error()))
 			}
 		}
 		if fields, err = b.fromNode(object.Origin, resource.YNode()); err != nil {

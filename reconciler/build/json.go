@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -149,13 +148,13 @@ func number(text json.Number) (any, error) {
 	if !strings.ContainsAny(text.String(), ".eE") {
 		value, err := strconv.ParseInt(text.String(), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s does not fit into 64 bits; quote it if it is a text", shorten(text.String()))
+			return nil, errors.New("the integer does not fit into 64 bits; quote it if it is a text")
 		}
 		return value, nil
 	}
 	value, err := text.Float64()
 	if err != nil || math.IsInf(value, 0) {
-		return nil, fmt.Errorf("%q is not a number that can be expressed", shorten(text.String()))
+		return nil, errors.New("this is not a number that can be expressed")
 	}
 	return value, nil
 }

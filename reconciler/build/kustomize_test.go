@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
@@ -318,7 +319,11 @@ func TestKustomizeTellsNoSecrets(t *testing.T) {
 		"JSON patch to nowhere":      {"kustomization.yaml": "resources: [s.yaml]\npatches:\n- target: {kind: Secret}\n  patch: |-\n    [{\"op\": \"add\", \"path\": \"/no/where\", \"value\": \"" + canary + "\"}]\n", "s.yaml": secret},
 		"replacement out of bounds":  {"kustomization.yaml": "resources: [s.yaml]\nreplacements:\n- source: {kind: Secret, fieldPath: stringData.k, options: {delimiter: '-', index: 9}}\n  targets: [{select: {kind: Secret}, fieldPaths: [metadata.name]}]\n", "s.yaml": secret},
 		"builtin without its fields": {"kustomization.yaml": "generators:\n- |-\n  apiVersion: builtin\n  kind: SecretGenerator\n  metadata: {name: s}\n  literals: [" + canary + "]\n"},
-		"secret twice":               {"kustomization.yaml": "resources: [s.yaml, t.yaml]\n", "s.yaml": secret, "t.yaml": secret},
+		"literal with a backtick":    {"kustomization.yaml": "secretGenerator: [{literals: ['k=a`b" + canary + "']}]"},
+		"ambiguous reference": {"kustomization.yaml": "namePrefix: p-\nresources: [x, y, pod.yaml]\n", "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {volumes: [{name: v, secret: {secretName: s}}]}\n",
+			"x/kustomization.yaml": "namePrefix: x-\nsecretGenerator: [{name: s, literals: ['k=" + canary + "'], options: {disableNameSuffixHash: true}}]",
+			"y/kustomization.yaml": "namePrefix: y-\nsecretGenerator: [{name: s, literals: ['k=" + canary + "'], options: {disableNameSuffixHash: true}}]"},
+		"secret twice": {"kustomization.yaml": "resources: [s.yaml, t.yaml]\n", "s.yaml": secret, "t.yaml": secret},
 	}
 	for name, files := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -326,8 +331,10 @@ func TestKustomizeTellsNoSecrets(t *testing.T) {
 			if err == nil {
 				t.Fatal("it rendered")
 			}
-			if strings.Contains(err.Error(), canary) {
-				t.Errorf("message %q", err)
+			for _, form := range []string{canary, base64.StdEncoding.EncodeToString([]byte(canary))} {
+				if strings.Contains(err.Error(), form) {
+					t.Errorf("message %q", err)
+				}
 			}
 		})
 	}

@@ -114,7 +114,7 @@ func (p stagePatch) operate(object Object) error {
 	text, err = p.operations.Apply(text)
 	if err != nil {
 		// The library's errors name paths and operations, but those of its "test" also values.
-		return errors.New(firstLine(withoutValues(err.Error())))
+		return errors.New(withoutValues(err.Error()))
 	}
 	documents, err := p.parseJSON(p.name, text)
 	if err != nil || len(documents) != 1 {
@@ -183,7 +183,7 @@ func (p stagePatch) mergeInto(object Object, merge map[string]any) (deleted bool
 	}
 	results, err := patchstrategicmerge.Filter{Patch: kyaml.NewRNode(patch)}.Filter([]*kyaml.RNode{kyaml.NewRNode(target)})
 	if err != nil {
-		return false, errors.New(firstLine(withoutValues(err.Error())))
+		return false, errors.New(withoutValues(err.Error()))
 	}
 	if len(results) == 0 || results[0].IsNilOrEmpty() {
 		return true, nil

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"encoding/base64"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,11 +13,13 @@ const maxMessage = 1024
 // redacted stands for what is left out of a message.
 const redacted = "[…]"
 
-// quotedText is what kustomize quotes in its messages: texts of patches, and whole objects and configurations.
-var quotedText = regexp.MustCompile("(?s)`[^`]*`|\\[patch: \".*?\"\\]|with config: .*|in object .*|\\{\"[^}]*\\}?")
+// quotedText is what kustomize quotes in its messages: configurations, texts of patches, objects. What is quoted may hold
+// the quoting character itself, so that each match goes to the last one.
+var quotedText = regexp.MustCompile("(?s)`.*`|\\[patch: \".*\"\\]|in object .*|node contents:.*|\\{\"[^}]*\\}?")
 
-// withoutValues is a message of kustomize's without the texts of manifests that it quotes.
-func withoutValues(text string) string { return quotedText.ReplaceAllString(text, redacted) }
+// withoutValues is the first line of a message of kustomize's, without the texts of manifests that it quotes. Further lines
+// are such texts.
+func withoutValues(text string) string { return firstLine(quotedText.ReplaceAllString(text, redacted)) }
 
 // secrets are values that no message may hold.
 type secrets []string
@@ -35,12 +38,12 @@ func (s *secrets) add(value any) {
 	case string:
 		// Shorter texts are in every message by chance.
 		if len(value) >= 4 {
-			*s = append(*s, value)
+			*s = append(*s, value, base64.StdEncoding.EncodeToString([]byte(value)))
 		}
 	}
 }
 
-// message is text as a message of ours: on one line, bounded, and without values of Secrets.
+// message is a message of kustomize's as one of ours: one line, bounded, and without values of Secrets.
 func (s secrets) message(text string) string {
 	text = withoutValues(text)
 	longestFirst := slices.Clone(s)

@@ -26,7 +26,8 @@ type document struct {
 	lines func(text string) int
 }
 
-// parser reads manifests strictly: what is ambiguous, lossy or only accepted by some parsers is an error with its line.
+// parser reads manifests strictly: what is ambiguous, lossy or only accepted by some parsers is an error with its line. Its
+// errors tell no values, which may be those of a Secret.
 type parser struct {
 	objects *budget
 }
@@ -123,6 +124,7 @@ func syntaxError(file string, c chunk, err error) error {
 		line = problemLine(c.text, err)
 	}
 	if anchor := anchorError.FindStringSubmatch(text); anchor != nil {
+		text = "unknown anchor (an unquoted * begins the name of one)" // the name may be a password that begins with *
 		line = lineAt(c.text, max(0, bytes.Index(c.text, []byte("*"+anchor[1]))))
 	}
 	if indentedWithTab(c.text, line) {
@@ -348,17 +350,17 @@ func (c conversion) boolean(node *yaml.Node) (any, error) {
 	case "false":
 		return false, nil
 	default:
-		return nil, c.fail(node, "%q is not a boolean", shorten(node.Value))
+		return nil, c.fail(node, "this is not a boolean")
 	}
 }
 
 func (c conversion) integer(node *yaml.Node) (any, error) {
 	number, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 0, 64)
 	if errors.Is(err, strconv.ErrRange) {
-		return nil, c.fail(node, "%s does not fit into 64 bits; quote it if it is a text", shorten(node.Value))
+		return nil, c.fail(node, "the integer does not fit into 64 bits; quote it if it is a text")
 	}
 	if err != nil {
-		return nil, c.fail(node, "%q is not an integer", shorten(node.Value))
+		return nil, c.fail(node, "this is not an integer")
 	}
 	return number, nil
 }
@@ -369,7 +371,7 @@ func (c conversion) float(node *yaml.Node) (any, error) {
 	}
 	number, err := strconv.ParseFloat(strings.ReplaceAll(node.Value, "_", ""), 64)
 	if err != nil || math.IsInf(number, 0) || math.IsNaN(number) {
-		return nil, c.fail(node, "%q is not a number that JSON can express", shorten(node.Value))
+		return nil, c.fail(node, "this is not a number that JSON can express")
 	}
 	return number, nil
 }
@@ -378,7 +380,7 @@ func (c conversion) float(node *yaml.Node) (any, error) {
 func (c conversion) wholeNumber(node *yaml.Node) (any, error) {
 	number, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 10, 64)
 	if err != nil {
-		return nil, c.fail(node, "%s does not fit into 64 bits; quote it if it is a text", shorten(node.Value))
+		return nil, c.fail(node, "the integer does not fit into 64 bits; quote it if it is a text")
 	}
 	return number, nil
 }
