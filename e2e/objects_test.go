@@ -159,6 +159,21 @@ func (n *tenant) deleted(t *testing.T, mark cluster.AuditMark, account string) [
 	return names
 }
 
+// noInventory waits until the tenant has no inventory.
+func (n *tenant) noInventory(t testing.TB) {
+	t.Helper()
+	cluster.Eventually(t, func(ctx context.Context) error {
+		var list v1.StageInventoryList
+		if err := n.Client.List(ctx, &list, client.InNamespace(n.namespace)); err != nil {
+			return err
+		}
+		for _, record := range list.Items {
+			return fmt.Errorf("StageInventory %s is left (finalizers %v)", record.Name, record.Finalizers)
+		}
+		return nil
+	})
+}
+
 // waitEventOnNamespace waits for an event about the tenant's Namespace whose note contains the text. An event about what
 // has no namespace is in default.
 func (n *tenant) waitEventOnNamespace(t testing.TB, kind, reason, text string) {

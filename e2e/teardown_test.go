@@ -283,6 +283,21 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]`, n.namespace,
 	n.unchanged(t, n.configMap("b"), b)
 }
 
+// Somebody who takes the finalizer away has let go; the inventories must not hang, and the namespace with them.
+func TestStageSetWhoseFinalizerWasTakenAwayLeavesNothingHanging(t *testing.T) {
+	n := shared(t).tenant(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.stageSet(t, "app", oneStage("app"))
+	n.waitReady(t, "app", "app", revision)
+	n.hold(t, n.configMap("a"))
+	n.delete(t, "app")
+	n.WaitFor(t, n.configMap("a"), beingDeleted)
+	n.patch(t, n.ref("app"), `{"metadata":{"finalizers":null}}`)
+	n.WaitGone(t, n.ref("app"))
+	n.waitEvent(t, "app", "Warning", "Orphaned", "ConfigMap "+n.namespace+"/a")
+	n.noInventory(t)
+}
+
 // T-01: a namespace that is deleted with everything in it, account and binding included, does not wait for us, and what
 // stays elsewhere is said where it can still be said: on the Namespace.
 func TestDeletedNamespaceDoesNotHang(t *testing.T) {

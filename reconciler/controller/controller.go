@@ -83,9 +83,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // snapshot reads what a pass starts from; nil when the StageSet is gone.
 func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snapshot, error) {
 	var set v1.StageSet
-	if err := r.Client.Get(ctx, request.NamespacedName, &set); err != nil {
+	switch err := r.Client.Get(ctx, request.NamespacedName, &set); {
+	case apierrors.IsNotFound(err):
 		r.memory.forget(request.NamespacedName)
-		return nil, client.IgnoreNotFound(err)
+		return nil, r.abandoned(ctx, request.NamespacedName)
+	case err != nil:
+		return nil, fmt.Errorf("read StageSet %s: %w", request.NamespacedName, err)
 	}
 	snap := &snapshot{set: &set, memo: r.memory.of(request.NamespacedName, set.UID)}
 	var namespace corev1.Namespace

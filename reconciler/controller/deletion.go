@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -131,6 +133,32 @@ func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Or
 		}
 	}
 	return outcome{released: true}
+}
+
+// abandoned lets go of the inventories of a StageSet that is gone although it had our finalizer, because somebody took it
+// away. Nobody can say any more what was to be deleted, so nothing is; and their own finalizer must not keep the inventories,
+// and with them a namespace, for ever. Only inventories that are being deleted count: the garbage collector sees to that.
+func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) error {
+	set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	book, err := r.Store.Open(ctx, set)
+	if err != nil || !book.Terminating() {
+		return err
+	}
+	// The cache may still show what we have just removed ourselves.
+	var live v1.StageInventoryList
+	owned := client.MatchingLabels{v1.LabelName: v1.LabelValue(name.Name)}
+	if err := r.Live.List(ctx, &live, client.InNamespace(name.Namespace), owned); err != nil || len(live.Items) == 0 {
+		return err
+	}
+	if err := r.Live.Get(ctx, name, &v1.StageSet{}); !apierrors.IsNotFound(err) {
+		return err
+	}
+	snap := &snapshot{set: set, book: book}
+	if err := r.refreshNamespace(ctx, snap); err != nil {
+		return err
+	}
+	r.reportOrphans(ctx, snap, teardown.Recorded(book, "its finalizer was taken away"))
+	return teardown.Keep(ctx, book, nil)
 }
 
 // addFinalizer adds the StageSet's finalizer; it is called before the first write to a target.

@@ -53,6 +53,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 		For(&v1.StageSet{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: wanted})).
 		Watches(&v1.StageSet{}, handler.EnqueueRequestsFromMapFunc(r.dependants), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: becameReady, CreateFunc: func(event.CreateEvent) bool { return false }})).
+		Watches(&v1.StageInventory{}, handler.EnqueueRequestsFromMapFunc(ownerOf), builder.WithPredicates(
+			predicate.NewPredicateFuncs(func(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
 	for kind, object := range sourceKinds() {
 		gvk := sourcev1.GroupVersion.WithKind(string(kind))
@@ -156,6 +158,12 @@ func (r *Reconciler) consumers(kind v1.SourceKind) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		return r.indexed(ctx, indexSource, sourceKey(kind, obj.GetNamespace(), obj.GetName()))
 	}
+}
+
+// ownerOf maps an inventory to its StageSet, which may be gone.
+func ownerOf(_ context.Context, obj client.Object) []reconcile.Request {
+	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.(*v1.StageInventory).Spec.StageSet}
+	return []reconcile.Request{{NamespacedName: name}}
 }
 
 // dependants maps a StageSet to those that depend on it.

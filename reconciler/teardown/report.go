@@ -11,6 +11,7 @@ import (
 
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/inventory/store"
 )
 
 // maxNamed is how many objects a message names before it counts.
@@ -25,6 +26,15 @@ type Orphans struct {
 
 // String lists the objects; at most twenty, then a count.
 func (o Orphans) String() string { return names(o.Keys) }
+
+// Recorded are all objects that the book records.
+func Recorded(book *store.Book, why string) Orphans {
+	all := Orphans{Why: why}
+	for _, record := range book.Records() {
+		all.Keys = append(all.Keys, record.Keys()...)
+	}
+	return all
+}
 
 // Abandoned are all objects that were not seen gone and are not going to be.
 func (r Result) Abandoned(why string) Orphans {

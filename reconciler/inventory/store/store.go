@@ -113,6 +113,16 @@ func (b *Book) Records() []inventory.Record {
 	return inventory.Join(shards)
 }
 
+// Terminating is true when the book holds something and all of it is being deleted.
+func (b *Book) Terminating() bool {
+	for _, shard := range b.shards {
+		if shard.DeletionTimestamp.IsZero() {
+			return false
+		}
+	}
+	return len(b.shards) > 0
+}
+
 // Record is the record of one stage and target; an empty one if there is none yet.
 func (b *Book) Record(id inventory.ID) inventory.Record {
 	for _, record := range b.Records() {
