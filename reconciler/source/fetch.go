@@ -37,6 +37,7 @@ type Fetcher struct {
 	store   *store
 	client  *http.Client
 	timeout time.Duration
+	limits  limits
 
 	// base ends when the Fetcher is closed; running counts what has to end then.
 	base    context.Context
@@ -69,7 +70,10 @@ func NewFetcher(o FetcherOptions) (*Fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fetcher{store: cache, client: newClient(o.Transport, o.Hosts), timeout: o.Timeout, flights: map[string]*flight{}}
+	f := &Fetcher{
+		store: cache, client: newClient(o.Transport, o.Hosts), timeout: o.Timeout, limits: defaultLimits,
+		flights: map[string]*flight{},
+	}
 	f.base, f.stop = context.WithCancel(context.Background())
 	return f, nil
 }
@@ -215,7 +219,7 @@ func (f *Fetcher) fill(ctx context.Context, work string, pin Pin) (seal, error) 
 		return seal{}, &diskError{err}
 	}
 	defer tree.Close()
-	unpacked, err := unpack(ctx, archive, tree, defaultLimits)
+	unpacked, err := unpack(ctx, archive, tree, f.limits)
 	if err != nil {
 		return seal{}, &archiveError{err}
 	}
