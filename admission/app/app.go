@@ -44,16 +44,16 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err := preflight(ctx, config, options); err != nil {
 		return err
 	}
-	directory, err := os.MkdirTemp("", program+"-")
+	scratch, err := os.MkdirTemp("", program+"-")
 	if err != nil {
-		return fmt.Errorf("making a directory for the public certificate: %w", err)
+		return fmt.Errorf("making a directory for the certificate rotator: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(directory) }()
+	defer func() { _ = os.RemoveAll(scratch) }()
 
 	ending := &drain{delay: options.DrainDelay, clock: clock.RealClock{}, logger: logger}
 	mgr, err := assemble(config, parts{
 		options: options, logger: logger, ending: ending, policies: set,
-		keyring: certs.NewKeyring(certsOptions(options, directory)),
+		keyring: certs.NewKeyring(certsOptions(options, scratch)),
 	})
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 		return nil, err
 	}
 	measured, err := webhook.NewMetrics(metrics.Registry)
-	if err != nil {
+	if err := errors.Join(err, metrics.Registry.Register(p.keyring.Metrics())); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	server := &webhook.Server{
@@ -143,14 +143,17 @@ func (c *cacheCheck) Ready(*http.Request) error {
 	return nil
 }
 
-// certsOptions are the options of the certificate, with the directory for its public part.
-func certsOptions(options *Options, directory string) certs.Options {
+// certsOptions are the options of the certificate, with a directory of the process's own.
+func certsOptions(options *Options, scratch string) certs.Options {
 	return certs.Options{
-		Secret:        types.NamespacedName{Namespace: options.Namespace, Name: options.secretName()},
+		Provider:      certs.Provider(options.CertProvider),
 		Configuration: options.objectName(),
 		DNSNames:      options.CertDNSNames,
-		Directory:     directory,
 		Clock:         clock.RealClock{},
+		Secret:        types.NamespacedName{Namespace: options.Namespace, Name: options.secretName()},
+		Scratch:       scratch,
+		Lifetime:      options.CertLifetime,
+		Directory:     options.CertDir,
 	}
 }
 

@@ -9,11 +9,15 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/stageset/stageset/admission/certs"
 	"github.com/stageset/stageset/process"
 )
 
 // maxNameLength leaves room for "-admission" in the name of a Service.
 const maxNameLength = 53
+
+// minRenewBefore is far longer than the settling of a new certificate.
+const minRenewBefore = 30 * time.Second
 
 // Options are the flags of stageset-admission.
 type Options struct {
@@ -31,6 +35,11 @@ type Options struct {
 	WebhookPort int
 	// CertDNSNames are the names that the API server reaches the webhooks by.
 	CertDNSNames []string
+	// CertProvider is who makes the certificate, CertDir where the files of certs.ProviderFiles are.
+	CertProvider string
+	CertDir      string
+	// CertLifetime is how long the certificates of certs.ProviderSecret last.
+	CertLifetime certs.Lifetime
 	// MaxInFlight is how many requests are evaluated at a time.
 	MaxInFlight int
 	// DrainDelay is how long requests are still served after readiness is gone.
@@ -58,8 +67,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Path of the policy config file. Without it, every built-in rule has its default.")
 	flags.StringVar(&o.WebhookHost, "webhook-host", "", "Address to serve the webhooks on. Empty means every address.")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port to serve the webhooks on.")
-	flags.StringSliceVar(&o.CertDNSNames, "cert-dns-names", nil,
-		"DNS names that the API server reaches the webhooks by. Defaults to NAME-admission.NAMESPACE.svc.")
+	o.addCertificateFlags(flags)
 	flags.IntVar(&o.MaxInFlight, "max-in-flight", 200,
 		"Requests that are evaluated at a time. More are asked to come back in a second.")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", 10*time.Second,
@@ -71,6 +79,22 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, "leader-elect", true,
 		"Elect one replica that writes the caBundle. Every replica serves, elected or not.")
 	o.Logging.AddFlags(flags)
+}
+
+const day = 24 * time.Hour
+
+func (o *Options) addCertificateFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&o.CertDNSNames, "cert-dns-names", nil,
+		"DNS names that the API server reaches the webhooks by. Defaults to NAME-admission.NAMESPACE.svc.")
+	flags.StringVar(&o.CertProvider, "cert-provider", string(certs.ProviderSecret),
+		`Who makes the serving certificate. "secret": this program, which keeps it in its Secret, renews it and writes the`+
+			` caBundle. "files": somebody else, who also writes the caBundle, such as cert-manager; --cert-dir says where it is.`)
+	flags.StringVar(&o.CertDir, "cert-dir", "",
+		"Directory with tls.crt, tls.key and, if there is one, ca.crt, for --cert-provider=files. Changes are noticed.")
+	flags.DurationVar(&o.CertLifetime.Leaf, "cert-validity", 365*day, "How long a new serving certificate is valid.")
+	flags.DurationVar(&o.CertLifetime.CA, "cert-ca-validity", 10*365*day, "How long a new CA is valid.")
+	flags.DurationVar(&o.CertLifetime.RenewBefore, "cert-renew-before", 90*day,
+		"How long before its end the serving certificate or the CA is replaced.")
 }
 
 // Complete fills in the defaults that depend on other options, which must be valid.
@@ -102,11 +126,7 @@ func (o *Options) Validate() error {
 	if o.WebhookPort < 1 || o.WebhookPort > 65535 {
 		refuse("webhook-port", "%d is not a port: 1 to 65535", o.WebhookPort)
 	}
-	for _, name := range o.CertDNSNames {
-		for _, problem := range validation.IsDNS1123Subdomain(name) {
-			refuse("cert-dns-names", "%q: %s", name, problem)
-		}
-	}
+	o.validateCertificate(refuse)
 	if o.MaxInFlight < 1 {
 		refuse("max-in-flight", "%d: at least 1", o.MaxInFlight)
 	}
@@ -115,6 +135,36 @@ func (o *Options) Validate() error {
 	}
 	problems = append(problems, o.Logging.Validate())
 	return errors.Join(problems...)
+}
+
+func (o *Options) validateCertificate(refuse func(flag, format string, args ...any)) {
+	for _, name := range o.CertDNSNames {
+		for _, problem := range validation.IsDNS1123Subdomain(name) {
+			refuse("cert-dns-names", "%q: %s", name, problem)
+		}
+	}
+	switch certs.Provider(o.CertProvider) {
+	case certs.ProviderSecret:
+		if o.CertDir != "" {
+			refuse("cert-dir", "%q is for --cert-provider=files alone", o.CertDir)
+		}
+	case certs.ProviderFiles:
+		if o.CertDir == "" {
+			refuse("cert-dir", "is required by --cert-provider=files")
+		}
+	default:
+		refuse("cert-provider", "%q: secret or files", o.CertProvider)
+	}
+	lifetime := o.CertLifetime
+	if lifetime.RenewBefore < minRenewBefore {
+		refuse("cert-renew-before", "%s: at least %s, which changing over may take", lifetime.RenewBefore, minRenewBefore)
+	}
+	if lifetime.Leaf <= lifetime.RenewBefore {
+		refuse("cert-validity", "%s: longer than --cert-renew-before, which is %s", lifetime.Leaf, lifetime.RenewBefore)
+	}
+	if lifetime.CA < lifetime.Leaf {
+		refuse("cert-ca-validity", "%s: at least --cert-validity, which is %s", lifetime.CA, lifetime.Leaf)
+	}
 }
 
 // objectName is the name of the Lease, the Service and both webhook configurations.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -23,6 +24,26 @@ func TestRolesGrantWhatTheProgramAsksFor(t *testing.T) {
 	allowed := granted(t, "../../charts/stageset/files/admission-rbac.yaml")
 	if diff := cmp.Diff(allowed, sorted(permissions(options))); diff != "" {
 		t.Errorf("permissions (-granted +asked):\n%s", diff)
+	}
+}
+
+// Whose certificate is made by somebody else needs no Secret, and writes no webhook configuration.
+func TestFilesNeedFewerPermissions(t *testing.T) {
+	options := parseOptions(t, "--namespace=stageset-system", "--cert-provider=files", "--cert-dir=/a")
+	needed := permissions(options)
+	if len(needed) == 0 {
+		t.Fatal("it needs none at all")
+	}
+	for _, attributes := range needed {
+		if attributes.Resource == "secrets" || attributes.Group == admissionregistrationv1.GroupName && attributes.Verb == "patch" {
+			t.Errorf("it needs %s %s", attributes.Verb, attributes.Resource)
+		}
+	}
+	allowed := granted(t, "../../charts/stageset/files/admission-rbac.yaml")
+	for _, attributes := range needed {
+		if !slices.Contains(allowed, attributes) {
+			t.Errorf("no role grants %s %s", attributes.Verb, attributes.Resource)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/stageset/stageset/admission/certs"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/process"
@@ -33,11 +34,17 @@ func preflight(ctx context.Context, config *rest.Config, options *Options) error
 	if err := process.CheckPermissions(ctx, config, permissions(options)); err != nil {
 		return err
 	}
+	if settings := certsOptions(options, ""); settings.Provider == certs.ProviderSecret {
+		return checkSecret(ctx, config, settings)
+	}
+	return nil
+}
+
+func checkSecret(ctx context.Context, config *rest.Config, settings certs.Options) error {
 	direct, err := client.New(config, client.Options{Scheme: newScheme()})
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	settings := certsOptions(options, "")
 	var secret corev1.Secret
 	if err := direct.Get(ctx, settings.Secret, &secret); apierrors.IsNotFound(err) {
 		return fmt.Errorf("the Secret for the certificate does not exist; make it, empty: %s", settings.Restore())

@@ -16,21 +16,37 @@ import (
 // noon is when these tests take place.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
+// subject is that of the CAs that the rotator makes.
+const subject = "stageset-admission-ca"
+
 // authority is a CA as the rotator makes them, only quicker.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
+	chain       [][]byte // what a server sends along with a certificate of this CA
 }
 
 func newAuthority(t *testing.T, subject string, notAfter time.Time) authority {
 	t.Helper()
-	template := &x509.Certificate{
+	key := newKey(t)
+	template := authorityTemplate(subject, notAfter)
+	return authority{certificate: sign(t, template, template, key, key), key: key}
+}
+
+// subordinate makes a CA that a vouches for.
+func (a authority) subordinate(t *testing.T, subject string) authority {
+	t.Helper()
+	key := newKey(t)
+	certificate := sign(t, authorityTemplate(subject, a.certificate.NotAfter), a.certificate, key, a.key)
+	return authority{certificate: certificate, key: key, chain: [][]byte{certificate.Raw}}
+}
+
+func authorityTemplate(subject string, notAfter time.Time) *x509.Certificate {
+	return &x509.Certificate{
 		SerialNumber: big.NewInt(0), Subject: pkix.Name{CommonName: subject},
 		NotBefore: noon.Add(-time.Hour), NotAfter: notAfter,
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
 	}
-	key := newKey(t)
-	return authority{certificate: sign(t, template, template, key, key), key: key}
 }
 
 // issue makes a serving certificate for the names, good until the same time as the CA.
@@ -43,10 +59,21 @@ func (a authority) issue(t *testing.T, names ...string) *tls.Certificate {
 	}
 	key := newKey(t)
 	leaf := sign(t, template, a.certificate, key, a.key)
-	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+	return &tls.Certificate{Certificate: append([][]byte{leaf.Raw}, a.chain...), PrivateKey: key, Leaf: leaf}
 }
 
-func (a authority) pem() []byte { return encodeCertificate(a.certificate) }
+// data is that of a Secret with a new certificate for the names.
+func (a authority) data(t *testing.T, names ...string) map[string][]byte {
+	t.Helper()
+	pair := a.issue(t, names...)
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		t.Fatalf("the key is a %T", pair.PrivateKey)
+	}
+	return map[string][]byte{keyCA: a.pem(), keyCertificate: encodeBundle(pair.Leaf), keyPrivate: encodeKey(t, key)}
+}
+
+func (a authority) pem() []byte { return encodeBundle(a.certificate) }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()

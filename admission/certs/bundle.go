@@ -2,16 +2,14 @@ package certs
 
 import (
 	"bytes"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
-
-// maxAuthorities bounds a bundle: the current CA and the two before it. Two, because a Secret that is emptied twice in a
-// row must not cut off a replica that still serves the first certificate.
-const maxAuthorities = 3
 
 const certificateBlock = "CERTIFICATE"
 
@@ -34,58 +32,48 @@ func parseBundle(data []byte) []*x509.Certificate {
 	}
 }
 
-// composeBundle is the bundle that the webhook configurations should have: the current CA first, then the CAs before it
-// that the existing bundles still hold, as long as they are ours (the same subject) and have not expired.
-func composeBundle(current *x509.Certificate, existing [][]byte, now time.Time) []byte {
-	chosen := []*x509.Certificate{current}
-	for _, data := range existing {
-		for _, earlier := range parseBundle(data) {
-			ours := earlier.IsCA && bytes.Equal(earlier.RawSubject, current.RawSubject)
-			if ours && now.Before(earlier.NotAfter) && !containsCertificate(chosen, earlier) && len(chosen) < maxAuthorities {
-				chosen = append(chosen, earlier)
-			}
-		}
-	}
+func encodeBundle(certificates ...*x509.Certificate) []byte {
 	var out bytes.Buffer
-	for _, certificate := range chosen {
-		out.Write(encodeCertificate(certificate))
+	for _, certificate := range certificates {
+		out.Write(pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: certificate.Raw}))
 	}
 	return out.Bytes()
 }
 
-func encodeCertificate(certificate *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
-}
-
 func containsCertificate(list []*x509.Certificate, wanted *x509.Certificate) bool {
-	for _, certificate := range list {
-		if certificate.Equal(wanted) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, wanted.Equal)
 }
 
-// verifyLeaf says why a client that trusts only bundle would refuse leaf at one of the DNS names; nil when it would not.
-func verifyLeaf(leaf *x509.Certificate, bundle []byte, names []string, now time.Time) error {
+// verify says why a client that trusts only bundle would refuse the certificate at one of the DNS names; nil when it would
+// not, and then also until when: the end of the last CA in the bundle that vouches for it.
+func verify(pair *tls.Certificate, bundle []byte, names []string, now time.Time) (until time.Time, err error) {
 	authorities := parseBundle(bundle)
 	if len(authorities) == 0 {
-		return errors.New("the bundle holds no certificate")
+		return time.Time{}, errors.New("the bundle holds no certificate")
 	}
-	pool := x509.NewCertPool()
+	options := x509.VerifyOptions{
+		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
 	for _, authority := range authorities {
-		pool.AddCert(authority)
+		options.Roots.AddCert(authority)
 	}
-	for _, name := range names {
-		_, err := leaf.Verify(x509.VerifyOptions{
-			DNSName:     name,
-			Roots:       pool,
-			CurrentTime: now,
-			KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		})
-		if err != nil {
-			return fmt.Errorf("not trusted for %s: %w", name, err)
+	for _, raw := range pair.Certificate[1:] {
+		// What does not parse helps no client either.
+		if intermediate, err := x509.ParseCertificate(raw); err == nil {
+			options.Intermediates.AddCert(intermediate)
 		}
 	}
-	return nil
+	for _, options.DNSName = range names {
+		chains, err := pair.Leaf.Verify(options)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("not trusted for %s: %w", options.DNSName, err)
+		}
+		for _, chain := range chains {
+			if end := chain[len(chain)-1].NotAfter; end.After(until) {
+				until = end
+			}
+		}
+	}
+	return until, nil
 }

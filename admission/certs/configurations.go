@@ -3,9 +3,10 @@ package certs
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -85,31 +86,32 @@ func (cs configurations) bundles() [][]byte {
 	return all
 }
 
-// trust says why some entry of either configuration would make the API server refuse leaf; nil when every entry of both
-// accepts it.
-func (cs configurations) trust(leaf *x509.Certificate, names []string, now time.Time) error {
+// trust says why some entry of either configuration would make the API server refuse a certificate. When every entry of
+// both accepts it, until is when the first of them stops to, because the CA in its bundle has expired.
+func (cs configurations) trust(pair *tls.Certificate, names []string, now time.Time) (until time.Time, err error) {
 	var problems []error
 	for _, c := range cs {
 		if c.missing() {
 			problems = append(problems, fmt.Errorf("%s does not exist", c))
 		}
 		for _, e := range c.entries {
-			if err := verifyLeaf(leaf, e.bundle, names, now); err != nil {
+			end, err := verify(pair, e.bundle, names, now)
+			if err != nil {
 				problems = append(problems, fmt.Errorf("the caBundle of %s in %s: %w", e.name, c, err))
+			} else if until.IsZero() || end.Before(until) {
+				until = end
 			}
 		}
 	}
-	return errors.Join(problems...)
+	return until, errors.Join(problems...)
 }
 
-// trustedSomewhere reports whether at least one entry makes the API server accept leaf.
-func (cs configurations) trustedSomewhere(leaf *x509.Certificate, names []string, now time.Time) bool {
-	for _, bundle := range cs.bundles() {
-		if verifyLeaf(leaf, bundle, names, now) == nil {
-			return true
-		}
-	}
-	return false
+// trustedSomewhere reports whether at least one entry makes the API server accept a certificate.
+func (cs configurations) trustedSomewhere(pair *tls.Certificate, names []string, now time.Time) bool {
+	return slices.ContainsFunc(cs.bundles(), func(bundle []byte) bool {
+		_, err := verify(pair, bundle, names, now)
+		return err == nil
+	})
 }
 
 // The apply configurations name the UID, so that a configuration that was deleted meanwhile is not created from a caBundle

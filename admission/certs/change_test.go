@@ -1,26 +1,11 @@
 package certs
 
 import (
-	"crypto/ecdsa"
 	"crypto/tls"
-	"crypto/x509"
+	"slices"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
-
-func newSecret(t *testing.T, ca authority, names ...string) *corev1.Secret {
-	t.Helper()
-	pair := ca.issue(t, names...)
-	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok {
-		t.Fatalf("the key is a %T", pair.PrivateKey)
-	}
-	return &corev1.Secret{Data: map[string][]byte{
-		keyCA: ca.pem(), keyCertificate: encodeCertificate(pair.Leaf), keyPrivate: encodeKey(t, key),
-	}}
-}
 
 // P-38: what is served changes only when nothing is lost by it: once every API server trusts the new certificate, or when
 // none trusts the old one any more.
@@ -81,13 +66,6 @@ func TestStepChangesOverOnlyWhenNothingIsLost(t *testing.T) {
 	}
 }
 
-func among(list []*tls.Certificate) func(*x509.Certificate) bool {
-	return func(leaf *x509.Certificate) bool {
-		for _, certificate := range list {
-			if certificate.Leaf.Equal(leaf) {
-				return true
-			}
-		}
-		return false
-	}
+func among(list []*tls.Certificate) func(*tls.Certificate) bool {
+	return func(pair *tls.Certificate) bool { return slices.Contains(list, pair) }
 }
