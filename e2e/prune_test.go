@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -347,4 +348,56 @@ rules:
 			t.Errorf("deleted as %s (-want +got):\n%s", account, diff)
 		}
 	}
+}
+
+// An object whose API version is no longer served still exists in another one.
+func TestObjectOfAVersionThatIsNoLongerServedIsDeleted(t *testing.T) {
+	n := shared(t).tenant(t)
+	group := n.namespace + ".e2e.metio.wtf"
+	definition := func(oldServed bool) {
+		version := "{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object," +
+			" x-kubernetes-preserve-unknown-fields: true}}}}}"
+		n.Apply(t, fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - %[2]s
+  - %[3]s`, group, fmt.Sprintf(version, "v1beta1", oldServed, false), fmt.Sprintf(version, "v1", true, true)))
+	}
+	definition(true)
+	crd := cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets."+group)
+	t.Cleanup(func() {
+		if err := n.Client.Delete(context.Background(), crd); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
+	n.WaitFor(t, crd, cluster.Condition("Established", "True"))
+	n.Apply(t, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: widgets, namespace: %s}
+rules: [{apiGroups: [%s], resources: [widgets], verbs: [get, list, create, patch, delete]}]`, n.namespace, group))
+	n.grant(t, n.namespace, deployer, "Role", "widgets")
+	revision := n.source(t, "app", map[string]string{
+		"widget.yaml": "apiVersion: " + group + "/v1beta1\nkind: Widget\nmetadata: {name: old}\nspec: {a: 1}\n",
+	})
+	n.stageSet(t, "app", oneStage("app"))
+	n.waitReady(t, "app", "app", revision)
+
+	definition(false)
+	cluster.Eventually(t, func(ctx context.Context) error {
+		old := cluster.Ref(group+"/v1beta1", "Widget", n.namespace, "old")
+		if err := n.Client.Get(ctx, client.ObjectKeyFromObject(old), old); err != nil {
+			return nil
+		}
+		return errors.New("v1beta1 is still served")
+	})
+	n.delete(t, "app")
+	n.gone(t, "app")
+	n.absent(t, cluster.Ref(group+"/v1", "Widget", n.namespace, "old"))
 }

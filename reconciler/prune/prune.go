@@ -26,6 +26,8 @@ type Target interface {
 	// Delete deletes one object; gone is true when the answer says that it no longer exists.
 	Delete(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options tenant.DeleteOptions) (gone bool,
 		err error)
+	// Version is a version that the kind is served in; empty if it is not served at all.
+	Version(ctx context.Context, kind schema.GroupKind) (string, error)
 }
 
 // Outcome says what became of the entries of one step. Keys are in stable order.
@@ -106,8 +108,15 @@ func (o *Outcome) sort() {
 func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.InventoryEntry) (result, error) {
 	gvk := inventory.EntryGVK(entry)
 	live, err := target.Get(ctx, gvk, entry.Namespace, entry.Name)
+	if meta.IsNoMatchError(err) {
+		// The version that it was applied in is no longer served; the object may still exist in another.
+		if gvk.Version, err = target.Version(ctx, gvk.GroupKind()); gvk.Version == "" {
+			return gone, err
+		}
+		live, err = target.Get(ctx, gvk, entry.Namespace, entry.Name)
+	}
 	switch {
-	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+	case apierrors.IsNotFound(err):
 		return gone, nil
 	case err != nil:
 		return waiting, err

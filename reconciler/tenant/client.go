@@ -147,11 +147,21 @@ func (c *Client) Delete(
 
 // Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.
 func (c *Client) Scope(ctx context.Context, kind schema.GroupKind) (namespaced, known bool, err error) {
-	found, err := c.cluster.kinds.any(ctx, c, kind)
+	found, _, err := c.cluster.kinds.any(ctx, c, kind)
 	if meta.IsNoMatchError(err) {
 		return false, false, nil
 	}
 	return found.namespaced, err == nil, err
+}
+
+// Version is a version that the cluster serves the kind in, the group's preferred one if that has it; empty if it serves
+// none.
+func (c *Client) Version(ctx context.Context, kind schema.GroupKind) (string, error) {
+	_, version, err := c.cluster.kinds.any(ctx, c, kind)
+	if meta.IsNoMatchError(err) {
+		return "", nil
+	}
+	return version, err
 }
 
 // request leads to an object.

@@ -76,26 +76,26 @@ func (k *kinds) get(ctx context.Context, as *Client, gvk schema.GroupVersionKind
 	return found, nil
 }
 
-// any finds a kind in the first version that has it, the group's preferred one first.
-func (k *kinds) any(ctx context.Context, as *Client, of schema.GroupKind) (kind, error) {
+// any finds a kind in the first version that has it, the group's preferred one first, and says which.
+func (k *kinds) any(ctx context.Context, as *Client, of schema.GroupKind) (kind, string, error) {
 	if !segments(of.Group) {
-		return kind{}, noMatch(of.WithVersion(""))
+		return kind{}, "", noMatch(of.WithVersion(""))
 	}
 	versions := []string{"v1"}
 	if of.Group != "" {
 		group, err := k.ask(ctx, as, path.Join("/apis", of.Group), func(d *discovered) bool { return len(d.versions) > 0 })
 		if err != nil {
-			return kind{}, err
+			return kind{}, "", err
 		}
 		versions = group.versions
 	}
 	for _, version := range versions {
 		found, err := k.get(ctx, as, of.WithVersion(version))
 		if !meta.IsNoMatchError(err) {
-			return found, err
+			return found, version, err
 		}
 	}
-	return kind{}, noMatch(of.WithVersion(""))
+	return kind{}, "", noMatch(of.WithVersion(""))
 }
 
 // doubt has the version asked for again, since a request to a path of it was answered as if it did not exist.
