@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,8 +13,8 @@ import (
 	"github.com/stageset/stageset/e2e/process"
 )
 
-// errUnrefused is what the API server answers with where the webhooks do not answer for it.
-var errUnrefused = errors.New("the API server does not ask stageset-admission yet")
+// probePatience is how long the API server may take to notice the webhooks and to trust their certificate.
+const probePatience = 10 * time.Second
 
 // startAdmission starts stageset-admission and finds out whether the API server can ask it. In a cluster that was started
 // for the demo it can. In another it may be in a container, where this machine has another name: then StageSets are
@@ -36,7 +37,7 @@ func (d *demo) startAdmission(ctx context.Context) (string, error) {
 	if err == nil {
 		return "asked by the API server at https://" + address, nil
 	}
-	if d.kubeconfig == "" || ctx.Err() != nil {
+	if d.kubeconfig == "" || !apierrors.IsInternalError(err) { // which it says of webhooks that it cannot call
 		return "", err
 	}
 	d.webhook = false
@@ -72,7 +73,7 @@ func (d *demo) launchAdmission(ctx context.Context) (string, error) {
 	})
 }
 
-// probeWebhooks asks the API server to store, in a dry run, what must be refused.
+// probeWebhooks asks the API server to store, in a dry run, what must be refused, until it is.
 func (d *demo) probeWebhooks(ctx context.Context) error {
 	content, err := os.ReadFile(d.tenantFile(refused[0].file))
 	if err != nil {
@@ -82,23 +83,18 @@ func (d *demo) probeWebhooks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var unreachable error
-	err = await(ctx, "the webhooks", func(ctx context.Context) error {
+	return await(ctx, "the webhooks to refuse what they must", probePatience, func(ctx context.Context) error {
 		object := objects[0].DeepCopy()
 		object.SetNamespace("default") // which exists in every cluster
 		err := d.admin.Create(ctx, object, client.DryRunAll)
-		switch {
-		case err == nil:
-			return errUnrefused
-		case apierrors.IsInternalError(err): // which it says of a webhook that it cannot call
-			unreachable = err
-			return nil
-		case apierrors.IsInvalid(err):
+		if err == nil {
+			return errors.New("it was accepted")
+		}
+		if apierrors.IsInvalid(err) {
 			return nil
 		}
 		return err
 	})
-	return errors.Join(err, unreachable)
 }
 
 // uninstallWebhooks deletes the webhook configurations: with them, nobody could write a StageSet.

@@ -137,7 +137,7 @@ clusters: [{name: a, cluster: {server: "https://` + freeAddress(t) + `"}}]}`
 		t.Errorf("exit code %d, want %d", code, exitFailure)
 	}
 	expect(t, p.Output(),
-		`^ 2\. Look at the cluster of nowhere +failed after \d+\.\ds$`,
+		`^ 2\. Look at the cluster of nowhere: failed after \d+\.\ds$`,
 		`^    Problem     .*https://127\.0\.0\.1:`,
 		`^    What to do  Check that the kubeconfig is an administrator's`,
 	)

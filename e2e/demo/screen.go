@@ -11,7 +11,7 @@ import (
 
 // The layout, in characters.
 const (
-	titleWidth = 60
+	timeColumn = 68 // where the time of a step ends
 	lineWidth  = 108
 	indent     = "    "
 )
@@ -25,6 +25,7 @@ type screen struct {
 	number int
 	began  time.Time // the present step
 	open   bool      // whether its line has no end yet
+	column int       // where that line is, in characters
 	below  bool      // whether something was written below it
 }
 
@@ -35,22 +36,25 @@ func (s *screen) begin(title string) {
 	}
 	s.below = false
 	s.number++
-	s.began = s.clock.Now()
-	fmt.Fprintf(s.out, "%2d. %-*s", s.number, titleWidth, title)
-	s.open = true
+	s.title(fmt.Sprintf("%2d. %s", s.number, title))
+}
+
+func (s *screen) title(text string) {
+	fmt.Fprint(s.out, text)
+	s.began, s.open, s.column = s.clock.Now(), true, len(text)
 }
 
 // done ends the line of the step, unless something was written below it.
 func (s *screen) done(detail string) {
 	if s.open {
-		s.close(fmt.Sprintf("%7s   %s", elapsed(s.clock.Since(s.began)), detail))
+		s.close(fmt.Sprintf("%*s   %s", timeColumn-s.column, elapsed(s.clock.Since(s.began)), detail))
 	}
 }
 
 // failed ends the step with what went wrong, where to read more (a file, or nothing) and how that ends, and what to do.
 func (s *screen) failed(problem, log string, end []string, hint string) {
 	if s.open {
-		s.close(" failed after " + elapsed(s.clock.Since(s.began)))
+		s.close(": failed after " + elapsed(s.clock.Since(s.began)))
 	}
 	s.blank()
 	s.labelled("Problem", problem)
@@ -121,8 +125,8 @@ func (s *screen) heading(text string) {
 
 // ending begins the line of what is done at last.
 func (s *screen) ending() {
-	s.began, s.open = s.clock.Now(), true
-	fmt.Fprintf(s.out, "\n%-*s", titleWidth+len(indent), "Stop everything, and leave no process and no port")
+	s.blank()
+	s.title("Stop everything, and leave no process and no port")
 }
 
 // close ends the line of the step, if it has no end yet.

@@ -36,7 +36,7 @@ func (d *demo) uninstall() error {
 		}
 	}
 	for _, object := range d.admin.applied {
-		problems = append(problems, await(ctx, "the deletion of "+describe(object), func(ctx context.Context) error {
+		problems = append(problems, await(ctx, "the deletion of "+describe(object), patience, func(ctx context.Context) error {
 			err := d.admin.Get(ctx, client.ObjectKeyFromObject(object), object)
 			if err == nil {
 				return errors.New("it is still there")
@@ -54,7 +54,7 @@ func (d *demo) uninstall() error {
 func (a *admin) deleteAll(ctx context.Context, kind schema.GroupVersionKind) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
-	return await(ctx, "the deletion of all of "+kind.Kind, func(ctx context.Context) error {
+	return await(ctx, "the deletion of all of "+kind.Kind, patience, func(ctx context.Context) error {
 		if err := a.List(ctx, list); err != nil || len(list.Items) == 0 {
 			return ignoreGone(err) // the run may not have come as far as the CRD
 		}

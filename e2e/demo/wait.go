@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	patience     = time.Minute // for what takes a second
+	patience     = time.Minute // with what takes a second
 	pollInterval = 50 * time.Millisecond
 )
 
 // waitFor reads an object until the check finds nothing that is missing.
 func (a *admin) waitFor(ctx context.Context, object *unstructured.Unstructured, check func() error) error {
-	return await(ctx, describe(object), func(ctx context.Context) error {
+	return await(ctx, describe(object), patience, func(ctx context.Context) error {
 		if err := a.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -28,12 +28,12 @@ func (a *admin) waitFor(ctx context.Context, object *unstructured.Unstructured, 
 	})
 }
 
-// await repeats a check until it finds nothing wrong, for as long as somebody would wait who watches.
-func await(ctx context.Context, what string, check func(context.Context) error) error {
+// await repeats a check until it finds nothing wrong, and returns what it found last otherwise.
+func await(ctx context.Context, what string, within time.Duration, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, within, true, func(ctx context.Context) (bool, error) {
 		if err := check(ctx); ctx.Err() == nil || last == nil {
-			last = err
+			last = err // and not that the time is over
 		}
 		return last == nil, nil
 	})
@@ -43,7 +43,7 @@ func await(ctx context.Context, what string, check func(context.Context) error) 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("waited %s for %s: %w", patience, what, last)
+	return fmt.Errorf("waited %s for %s: %w", within, what, last)
 }
 
 // condition is the condition of that type, with an empty status where there is none.
