@@ -13,7 +13,7 @@ MODULE := github.com/stageset/stageset
 TOOL := go tool -modfile=$(CURDIR)/go.tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build bin/stageset-admission bin/stageset-reconciler run clean generate check-generated lint format
+.PHONY: help build bin/stageset-admission bin/stageset-reconciler bin/stagesetctl run clean generate check-generated lint format
 .PHONY: test test-unit test-cluster test-controlplane test-e2e fuzz bench
 
 help: ## Show what can be made
@@ -21,14 +21,17 @@ help: ## Show what can be made
 		/^[a-zA-Z0-9_\/.-]+:.*## / {printf "  %-28s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ## Programs
-build: bin/stageset-admission bin/stageset-reconciler ## Build the programs of the product
+build: bin/stageset-admission bin/stageset-reconciler bin/stagesetctl ## Build the programs of the product
 
 bin/stageset-admission bin/stageset-reconciler: bin/stageset-%:
 	go build -buildvcs=false -o $@ ./$*
 
+bin/stagesetctl:
+	go build -buildvcs=false -o $@ ./stagesetctl
+
 run: ## See the product at work: a cluster, a tenant, a release, refusals; until interrupted
 	go build -buildvcs=false -o bin/demo ./e2e/demo
-	exec bin/demo $(if $(KUBECONFIG),--kubeconfig '$(KUBECONFIG)')
+	exec bin/demo $(if $(filter KUBECONFIG=%,$(MAKEOVERRIDES)),--kubeconfig '$(KUBECONFIG)') # never that of the environment
 
 clean: ## Remove everything that was built
 	rm -rf bin .run

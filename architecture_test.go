@@ -11,15 +11,16 @@ import (
 
 // arrows says which top folders a folder may import; tests may also use e2e. A folder that is not here may not exist.
 var arrows = map[string][]string{
-	".":          {},
-	"api":        {"api"},
-	"policies":   {"policies", "api"},
-	"process":    {"process"},
-	"admission":  {"admission", "policies", "api", "process"},
-	"reconciler": {"reconciler", "policies", "api", "process"},
-	"e2e":        {"e2e", "api"},
-	"charts":     {"api"},
-	"docs":       {"api", "policies", "admission", "reconciler"},
+	".":           {},
+	"api":         {"api"},
+	"policies":    {"policies", "api"},
+	"process":     {"process"},
+	"admission":   {"admission", "policies", "api", "process"},
+	"reconciler":  {"reconciler", "policies", "api", "process"},
+	"stagesetctl": {"stagesetctl", "policies", "api"},
+	"e2e":         {"e2e", "api"},
+	"charts":      {"api"},
+	"docs":        {"api", "policies", "admission", "reconciler"},
 }
 
 func TestArrows(t *testing.T) {
@@ -55,6 +56,7 @@ var importers = []struct {
 	{module + "/reconciler/controller", ".", []string{"reconciler/app"}},
 	{module + "/reconciler/app", ".", []string{"reconciler"}},
 	{module + "/admission/app", ".", []string{"admission"}},
+	{module + "/stagesetctl/app", ".", []string{"stagesetctl"}},
 	{module + "/process", ".", []string{"admission/app", "reconciler/app"}},
 
 	{"k8s.io/apiserver", ".", []string{"policies/internal/celenv"}},

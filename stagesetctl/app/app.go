@@ -1,0 +1,86 @@
+// Package app is the command line of stagesetctl: commands, flags, output and exit codes. What a policy means is decided by
+// package policies alone. It never writes to a cluster, and reads from one only where a command says so.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stageset/stageset/stagesetctl/files"
+)
+
+// The exit codes of the program.
+const (
+	// ExitOK is that nothing is wrong.
+	ExitOK = 0
+	// ExitFindings is that something is wrong with policies or objects, or that a test failed. It is in the output.
+	ExitFindings = 1
+	// ExitFailure is that the command could not do its work: unknown flags, files that cannot be read, no cluster.
+	ExitFailure = 2
+)
+
+// errFindings is that the output says what is wrong.
+var errFindings = errors.New("something is wrong")
+
+// Streams are the standard streams of the program.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// cli is what all commands have in common.
+type cli struct {
+	Streams
+}
+
+func (c *cli) reader() files.Reader { return files.Reader{In: c.In} }
+
+// Main runs the command that arguments name, and returns the exit code of the process.
+func Main(ctx context.Context, arguments []string, streams Streams) int {
+	root := NewCommand(streams)
+	root.SetArgs(arguments)
+	err := root.ExecuteContext(ctx)
+	var problems files.Problems
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errFindings):
+		return ExitFindings
+	case errors.As(err, &problems):
+		_, _ = fmt.Fprintln(streams.Err, err)
+		return ExitFindings
+	default:
+		_, _ = fmt.Fprintf(streams.Err, "%s: %v\n", root.Name(), err)
+		return ExitFailure
+	}
+}
+
+// NewCommand is the program with all its commands.
+func NewCommand(streams Streams) *cobra.Command {
+	c := &cli{Streams: streams}
+	root := &cobra.Command{
+		Use:           "stagesetctl",
+		Short:         "Check, test and explain StageSet policies",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Long: `Check, test and explain StageSet policies, with the code that admission and reconciler decide with.
+
+The exit code is 0 if nothing is wrong, 1 if something is wrong with policies or objects, and 2 if the command could not
+do its work.`,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.AddCommand(c.policyCommand(), c.versionCommand())
+	return root
+}
+
+func (c *cli) policyCommand() *cobra.Command {
+	command := &cobra.Command{Use: "policy", Short: "Check, test, show and explain policies"}
+	command.AddCommand(c.testCommand(), c.checkCommand(), c.listCommand(), c.showCommand())
+	return command
+}

@@ -1,0 +1,117 @@
+package app_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stageset/stageset/stagesetctl/app"
+)
+
+var write = flag.Bool("write", false, "write the transcripts instead of comparing them")
+
+// TestTranscripts runs the commands in the transcripts, which show what they print, and how they end. Twice, because the
+// same command always prints the same.
+func TestTranscripts(t *testing.T) {
+	transcripts, err := filepath.Glob("testdata/*.transcript")
+	if err != nil || len(transcripts) == 0 {
+		t.Fatal("there are no transcripts", err)
+	}
+	for i, path := range transcripts {
+		if transcripts[i], err = filepath.Abs(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir("testdata")
+	t.Setenv("KUBECONFIG", "nowhere")
+	for _, path := range transcripts {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".transcript"), func(t *testing.T) {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(content))
+			if *write {
+				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(got, play(t, got)); diff != "" {
+				t.Errorf("the second time (-first +second):\n%s", diff)
+			}
+			if diff := cmp.Diff(string(content), got); diff != "" && !*write {
+				t.Errorf("transcript (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const prompt = "$ stagesetctl "
+
+// play is the transcript of the commands in another one. Comments stay.
+func play(t *testing.T, transcript string) string {
+	t.Helper()
+	var text strings.Builder
+	for line := range strings.Lines(transcript) {
+		line = strings.TrimSuffix(line, "\n")
+		if command, ok := strings.CutPrefix(line, prompt); ok {
+			out, stderr, code := run(t, "", strings.Fields(command)...)
+			fmt.Fprintf(&text, "%s\n%s", line, indented("", out)+indented("! ", stderr))
+			fmt.Fprintf(&text, "= %d\n\n", code)
+		} else if strings.HasPrefix(line, "#") {
+			text.WriteString(line + "\n")
+		}
+	}
+	return text.String()
+}
+
+func indented(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return "  " + prefix + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  "+prefix) + "\n"
+}
+
+// run runs stagesetctl with the text in as standard input.
+func run(t *testing.T, in string, arguments ...string) (out, stderr string, code int) {
+	t.Helper()
+	var stdout, errors bytes.Buffer
+	code = app.Main(t.Context(), arguments, app.Streams{In: strings.NewReader(in), Out: &stdout, Err: &errors})
+	return stdout.String(), errors.String(), code
+}
+
+// TestStandardInput: a policy need not be in a file.
+func TestStandardInput(t *testing.T) {
+	text, err := os.ReadFile("testdata/failing.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, stderr, code := run(t, string(text), "policy", "check", "-")
+	if out != "1 policy is fine\n" || stderr != "" || code != app.ExitOK {
+		t.Errorf("got %q, %q, %d", out, stderr, code)
+	}
+}
+
+// TestCompletion: each shell gets a script.
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "fish", "powershell", "zsh"} {
+		out, stderr, code := run(t, "", "completion", shell)
+		if !strings.Contains(out, "stagesetctl") || stderr != "" || code != app.ExitOK {
+			t.Errorf("%s: got %d bytes, %q, %d", shell, len(out), stderr, code)
+		}
+	}
+}
+
+// TestVersion: the version says which CEL it is.
+func TestVersion(t *testing.T) {
+	out, stderr, code := run(t, "", "version")
+	if !strings.HasPrefix(out, "stagesetctl ") || stderr != "" || code != app.ExitOK {
+		t.Errorf("got %q, %q, %d", out, stderr, code)
+	}
+}

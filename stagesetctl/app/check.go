@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/stagesetctl/files"
+)
+
+func (c *cli) checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check PATH...",
+		Short: "Find everything for which a cluster would refuse a policy",
+		Long: `Find everything for which a cluster would refuse a policy: fields that there are not, values that are not allowed,
+expressions that do not compile, and fields of objects that their kind does not have. It needs no cluster.
+
+PATH is a file, a directory, or - for standard input. Files may have several documents; only StageSetPolicies count.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			documents, err := c.reader().Read(paths...)
+			if err != nil {
+				return err
+			}
+			list, err := files.Policies(documents)
+			var problems files.Problems
+			if err != nil && !errors.As(err, &problems) {
+				return err
+			}
+			if err == nil && len(list) == 0 {
+				return errNoPolicy
+			}
+			for _, policy := range list {
+				found, err := check(cmd.Context(), policy)
+				if err != nil {
+					return err
+				}
+				problems = append(problems, found...)
+			}
+			if len(problems) > 0 {
+				_, _ = fmt.Fprintln(c.Out, problems.Sort())
+				return errFindings
+			}
+			_, err = fmt.Fprintf(c.Out, "%s\n", plural(len(list), "policy is fine", "policies are fine"))
+			return err
+		},
+	}
+}
+
+var errNoPolicy = errors.New("there is no StageSetPolicy in these files")
+
+// check is what is wrong with policy, which is well-formed.
+func check(ctx context.Context, policy files.Policy) (files.Problems, error) {
+	return locate(policy, policies.Check(ctx, []v1alpha1.StageSetPolicy{policy.Parsed}))
+}
+
+// locate is where in its file a policy has the problems that err is about.
+func locate(policy files.Policy, err error) (files.Problems, error) {
+	if err == nil {
+		return nil, nil
+	}
+	var found policies.Problems
+	if !errors.As(err, &found) {
+		return nil, err
+	}
+	var problems files.Problems
+	for _, p := range found {
+		message := fmt.Sprintf("policy %s: %s: %s", p.Policy, p.Field, p.Message)
+		if p.Line > 0 {
+			problems = append(problems, policy.Within(p.Field, p.Line, p.Column, message))
+		} else {
+			problems = append(problems, policy.At(p.Field, message))
+		}
+	}
+	return problems, nil
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

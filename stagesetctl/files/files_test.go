@@ -1,0 +1,198 @@
+package files_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stageset/stageset/stagesetctl/files"
+)
+
+const header = "apiVersion: stages.metio.wtf/v1alpha1\nkind: StageSetPolicy\nmetadata: {name: p}\n"
+
+func readPolicies(t *testing.T, text string) ([]files.Policy, error) {
+	t.Helper()
+	documents, err := files.Reader{In: strings.NewReader(text)}.Read(files.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	return files.Policies(documents)
+}
+
+// TestProblems: whatever is wrong with a file is shown at its line and column, all of it at once.
+func TestProblems(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"no YAML": {text: header + "spec: {\n", want: []string{
+			"-:4: is not valid YAML: did not find expected node content"}},
+		"no YAML in the second document": {text: header + "---\na: 'b\n", want: []string{
+			"-:5: is not valid YAML: found unexpected end of stream"}},
+		"a key twice": {text: header + "spec: {}\nspec: {}\n", want: []string{
+			`-:5: is not valid YAML: key "spec" already set in map`}},
+		"a list": {text: "- a\n", want: []string{"-:1: is not valid YAML: is not an object"}},
+		"fields that there are not": {
+			text: header + "spec:\n  validatoins: []\n  validations:\n" +
+				"  - name: r\n    mesage: x\n    message: x\n    expression: x\n",
+			want: []string{
+				"-:5:3: spec.validatoins: a StageSetPolicy has no such field",
+				"-:8:5: spec.validations[0].mesage: a StageSetPolicy has no such field",
+			}},
+		"another version": {
+			text: "\n\napiVersion: stages.metio.wtf/v1\nkind: StageSetPolicy\nmetadata: {name: p}\n",
+			want: []string{`-:3:1: apiVersion is "stages.metio.wtf/v1", not stages.metio.wtf/v1alpha1`}},
+		"a name twice": {
+			text: header + "spec: {}\n---\n" + header + "spec: {}\n",
+			want: []string{"-:8:12: policy p is also in -:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := readPolicies(t, test.text)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(strings.Join(test.want, "\n"), got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWithin: the same character of an expression is found however the expression is written.
+func TestWithin(t *testing.T) {
+	for name, test := range map[string]struct {
+		yaml string
+		// line and column are where in the value; want is the line and the text that begins there.
+		line, column int
+		want         string
+	}{
+		"plain":              {"expression: a &&  here", 1, 7, "4 here"},
+		"plain, over lines":  {"expression: a &&\n    here", 1, 6, "5 here"},
+		"literal":            {"expression: |-\n    a &&\n\n    here", 3, 1, "7 here"},
+		"folded":             {"expression: >-\n    a &&\n    here &&\n    b", 1, 6, "6 here &&"},
+		"folded, a new line": {"expression: >-\n    a\n\n    here", 2, 1, "7 here"},
+		"single quotes":      {"expression: 'a == ''x'' && here'", 1, 13, "4 here'"},
+		"double quotes":      {`expression: "\u0061 == \"x\"\n&&\x20here"`, 2, 4, `4 here"`},
+		"double quotes, cut": {"expression: \"a && \\\n    here\"", 1, 6, `5 here"`},
+		"not ASCII":          {"expression: \"'äöü' == here\"", 1, 10, `4 here"`},
+		"flow":               {"{expression: 'a &&  here'}", 1, 7, "4 here'}"},
+		"with a tag":         {"expression: !!str 'a here'", 1, 3, "4 here'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := header[:strings.Index(header, "metadata")] + "metadata: {name: p}\n" + test.yaml + "\n"
+			if strings.HasPrefix(test.yaml, "{") {
+				text = "\n\n\n" + test.yaml + "\n"
+			}
+			documents, err := files.Reader{In: strings.NewReader(text)}.Read(files.Stdin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := documents[0].Within("expression", test.line, test.column, "wrong")
+			found := ""
+			if lines := strings.Split(text, "\n"); got.Line <= len(lines) {
+				found = string([]rune(lines[got.Line-1])[got.Column-1:])
+			}
+			if diff := cmp.Diff(test.want, fmt.Sprint(got.Line, " ", found)); diff != "" {
+				t.Errorf("position (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAt: a field is found by the names and by the positions of items; what is not there is its parent.
+func TestAt(t *testing.T) {
+	const text = `spec:
+  matchConditions:
+  - {name: a.b/c, expression: x}
+  auditAnnotations:
+  - {key: k, valueExpression: x}
+  variables: &v
+  - name: one
+    expression: 1
+  tests: *v
+`
+	documents, err := files.Reader{In: strings.NewReader(text)}.Read(files.Stdin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"spec.matchConditions[a.b/c].expression":      "-:3:19: wrong",
+		"spec.matchConditions[0].expression":          "-:3:19: wrong",
+		"spec.auditAnnotations[k].valueExpression":    "-:5:14: wrong",
+		"spec.variables[one].expression":              "-:8:5: wrong",
+		"spec.tests[one].expression":                  "-:8:5: wrong",
+		"spec.variables[two].expression":              "-:6:3: wrong",
+		"spec.validations[r].expression":              "-:1:1: wrong",
+		".spec.variables[0].nothing.at['all'][above]": "-:7:5: wrong",
+		"": "-:1:1: wrong",
+	} {
+		if got := documents[0].At(path, "wrong").Error(); got != want {
+			t.Errorf("%s is at %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestRead: directories are read with what is below them, sorted; other files in them are left alone.
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"b.yaml": "kind: B", "a.json": `{"kind": "A"}`, "sub/c.yml": "# nothing\n---\nkind: C\n--- # more\nkind: D\n---\n",
+		"README.md": "not: [yaml", "empty/x.txt": "", "bad/bad.yaml": "a: [",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	documents, err := files.Reader{In: strings.NewReader("kind: In")}.Read("a.json", "sub", files.Stdin, "b.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range documents {
+		got = append(got, fmt.Sprintf("%s:%d %s", d.Path, d.Line, d.Kind()))
+	}
+	want := []string{"a.json:1 A", "sub/c.yml:3 C", "sub/c.yml:5 D", "-:1 In", "b.yaml:1 B"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("documents (-want +got):\n%s", diff)
+	}
+
+	_, err = files.Reader{}.Read(".", "nowhere", "empty")
+	wantError := "nowhere: no such file or directory\n" +
+		"empty: has no *.yaml, *.yml or *.json file\n" +
+		"bad/bad.yaml:1: is not valid YAML: did not find expected node content"
+	if diff := cmp.Diff(wantError, fmt.Sprint(err)); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}
+
+// TestSchema: what the API server would not store is found before it is asked.
+func TestSchema(t *testing.T) {
+	_, err := readPolicies(t, header+`spec:
+  target: Stage
+  validations:
+  - name: r
+    expression: 1
+  - name: r
+    expression: 'true'
+    message: m
+  failurePolicy: [Fail]
+`)
+	want := `-:5:3: spec.target: Unsupported value: "Stage": supported values: "StageSet", "Source", "Manifest"
+-:7:5: spec.validations[0].message: Required value
+-:8:5: spec.validations[0].expression: Invalid value: "integer": must be of type string: "integer"
+-:9:5: spec.validations[1]: Duplicate value: {"name":"r"}
+-:12:3: spec.failurePolicy: Invalid value: "array": must be of type string: "array"
+-:12:3: spec.failurePolicy: Unsupported value: ["Fail"]: supported values: "Fail", "Ignore"`
+	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
