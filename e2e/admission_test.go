@@ -26,7 +26,8 @@ func (s *suite) startAdmission(t testing.TB, tenants ...*tenant) *process.Proces
 		namespaces = append(namespaces, n.namespace)
 	}
 	port, health := process.FreePort(t), fmt.Sprintf("127.0.0.1:%d", process.FreePort(t))
-	webhooks := webhookService.ReplaceAllString(chartFile(t, "admission-webhooks.yaml"), fmt.Sprintf("url: https://localhost:%d$1", port))
+	url := fmt.Sprintf("url: https://localhost:%d$1", port)
+	webhooks := webhookService.ReplaceAllString(chartFile(t, "admission-webhooks.yaml"), url)
 	const anchor = "\n  sideEffects: None\n"
 	s.Apply(t, strings.ReplaceAll(webhooks, anchor, anchor+fmt.Sprintf(
 		"  namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [%s]}]}\n",

@@ -43,7 +43,9 @@ func TestKubectlTellsHowReleasesAre(t *testing.T) {
 		{"app.two", "app", "two", deployer, age},
 	})
 
-	n.source(t, "app", map[string]string{"one/web.yaml": "kind: Deployment\n\tkind: [", "two/settings.yaml": configMap("settings", "2")})
+	n.source(t, "app", map[string]string{
+		"one/web.yaml": "kind: Deployment\n\tkind: [", "two/settings.yaml": configMap("settings", "2"),
+	})
 	broken := readyMessage(n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonBuildFailed)))
 	n.kubectlGets(t, "sset/app", [][]string{header, {"app", "False", "BuildFailed", "one", running, age}})
 	n.kubectlGets(t, "sset/app -o wide", [][]string{

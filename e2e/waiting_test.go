@@ -105,6 +105,28 @@ func TestSuspendHoldsEverythingAndResumes(t *testing.T) {
 	n.hasValue(t, "settings", "2")
 }
 
+// T-39: nobody has to wait for the end of a wait.
+func TestSuspensionAndDeletionEndTheWait(t *testing.T) {
+	n := shared(t).tenant(t)
+	n.source(t, "app", map[string]string{
+		"one/web.yaml": heldDeployment("web", "1"), "two/settings.yaml": configMap("settings", "1"),
+	})
+	spec := "timeout: 24h" + twoStages("app")
+	n.stageSet(t, "app", spec)
+	n.wait(t, "app", phase("one", v1.StageVerifying))
+	n.stageSet(t, "app", "suspend: true\n"+spec)
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonSuspended))
+	n.stageSet(t, "app", spec)
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "Unknown", v1.ReasonProgressing), phase("one", v1.StageVerifying))
+
+	set := cluster.Ref(v1.GroupVersion.String(), "StageSet", n.namespace, "app")
+	if err := n.Client.Delete(t.Context(), set.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitGone(t, set)
+	n.WaitGone(t, cluster.Ref("apps/v1", "Deployment", n.namespace, "web"))
+}
+
 func TestRequestedPassLooksAtOnce(t *testing.T) {
 	n := shared(t).tenant(t)
 	revision := n.source(t, "app", map[string]string{"settings.yaml": configMap("settings", "1")})
@@ -228,8 +250,10 @@ func (n *tenant) refusedForHealth(t *testing.T, message string) {
 func (n *tenant) condition(t *testing.T, ref *unstructured.Unstructured, kind, status, reason, message string) {
 	t.Helper()
 	live := n.WaitFor(t, ref)
-	patch := fmt.Sprintf(`{"status":{"observedGeneration":%d,"conditions":[{"type":%q,"status":%q,"reason":%q,"message":%q,`+
-		`"lastTransitionTime":%q}]}}`, live.GetGeneration(), kind, status, reason, message, metav1.Now().UTC().Format(time.RFC3339))
+	now := metav1.Now().UTC().Format(time.RFC3339)
+	patch := fmt.Sprintf(`{"status":{"observedGeneration":%d,"conditions":[`+
+		`{"type":%q,"status":%q,"reason":%q,"message":%q,"lastTransitionTime":%q}]}}`,
+		live.GetGeneration(), kind, status, reason, message, now)
 	err := n.Client.Status().Patch(t.Context(), live, client.RawPatch("application/merge-patch+json", []byte(patch)))
 	if err != nil {
 		t.Fatal(err)
