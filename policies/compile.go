@@ -3,6 +3,11 @@ package policies
 import (
 	"errors"
 	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/internal/celenv"
@@ -10,11 +15,21 @@ import (
 
 // policy is a compiled StageSetPolicy. It is immutable.
 type policy struct {
-	name            string
+	name string
+	// uid and generation tell versions apart; builtIn tells that the policy is not stored at all.
+	uid        types.UID
+	generation int64
+	builtIn    bool
+	// problems are what is wrong with it.
+	problems Problems
+
+	target          v1alpha1.Target
 	match           matcher
 	actions         actions
 	ignoresFailures bool
-	params          map[string]any
+	// changesOnly tells that an update is not refused for what was wrong before.
+	changesOnly bool
+	params      params
 
 	// unusable is what is wrong with the policy as a whole: nothing of it is evaluated then.
 	unusable error
@@ -24,6 +39,15 @@ type policy struct {
 	variables     *celenv.Variables
 	mutations     []mutation
 	rules         []rule
+	annotations   []annotation
+}
+
+// defaultField is the field that a rule speaks of which does not say.
+func (p *policy) defaultField() string {
+	if p.target == v1alpha1.TargetStageSet {
+		return "spec"
+	}
+	return ""
 }
 
 // actions are what violations lead to.
@@ -46,28 +70,72 @@ type condition struct {
 
 type mutation struct {
 	patchType v1alpha1.PatchType
+	override  bool
+	expression
+}
+
+type annotation struct {
+	key string
 	expression
 }
 
 type rule struct {
 	name, field, message string
+	reason               metav1.StatusReason
 	expression
 	// messageExpression is nil if there is none.
 	messageExpression *celenv.Expression
 }
 
+// environments are the compilers for each target.
+type environments map[v1alpha1.Target]*celenv.Compiler
+
+// subjects are what policies with a target are about.
+var subjects = map[v1alpha1.Target]celenv.Subject{
+	v1alpha1.TargetStageSet: celenv.StageSet,
+	v1alpha1.TargetSource:   celenv.Source,
+	v1alpha1.TargetManifest: celenv.Manifest,
+}
+
+func newEnvironments(of func(celenv.Subject) (*celenv.Compiler, error)) (environments, error) {
+	all := environments{}
+	for target, subject := range subjects {
+		env, err := of(subject)
+		if err != nil {
+			return nil, err
+		}
+		all[target] = env
+	}
+	return all, nil
+}
+
 // policyCompiler compiles one policy and collects what is wrong with it.
 type policyCompiler struct {
-	policy   *policy
-	problems Problems
+	policy  *policy
+	allowed []v1alpha1.ParamKind
 	// conditions compiles match conditions; env compiles what also sees variables.
 	conditions, env *celenv.Compiler
 }
 
-// compilePolicy compiles source with env. The policy is never nil.
-func compilePolicy(env *celenv.Compiler, source *v1alpha1.StageSetPolicy) (*policy, Problems) {
-	c := &policyCompiler{policy: &policy{name: source.Name}, conditions: env, env: env}
+// compilePolicy compiles source. What can be parameters is allowed. The policy is never nil, and has what is wrong with it.
+func compilePolicy(all environments, source *v1alpha1.StageSetPolicy, allowed []v1alpha1.ParamKind) *policy {
+	c := &policyCompiler{
+		policy: &policy{
+			name: source.Name, uid: source.UID, generation: source.Generation, target: source.Spec.Target,
+		},
+		allowed: allowed,
+	}
+	if c.policy.target == "" {
+		c.policy.target = v1alpha1.TargetStageSet
+	}
+	c.env = all[c.policy.target]
+	if c.env == nil {
+		c.unusable("spec.target", fmt.Errorf("%q is not StageSet, Source or Manifest", source.Spec.Target))
+		return c.policy
+	}
+	c.conditions = c.env
 	c.settings(&source.Spec)
+	c.limits(&source.Spec)
 	c.matchConditions(source.Spec.MatchConditions)
 	c.variables(source.Spec.Variables)
 	for i, m := range source.Spec.Mutations {
@@ -77,11 +145,12 @@ func compilePolicy(env *celenv.Compiler, source *v1alpha1.StageSetPolicy) (*poli
 	for i, v := range source.Spec.Validations {
 		c.validation(i, v, names)
 	}
-	return c.policy, c.problems
+	c.auditAnnotations(source.Spec.AuditAnnotations)
+	return c.policy
 }
 
 func (c *policyCompiler) report(field string, err error) {
-	c.problems = append(c.problems, newProblems(c.policy.name, field, err)...)
+	c.policy.problems = append(c.policy.problems, newProblems(c.policy.name, field, err)...)
 }
 
 // unusable reports a problem that leaves nothing to evaluate.
@@ -90,56 +159,6 @@ func (c *policyCompiler) unusable(field string, err error) {
 	if c.policy.unusable == nil {
 		c.policy.unusable = fmt.Errorf("%s: %w", field, err)
 	}
-}
-
-// settings compiles what is not CEL.
-func (c *policyCompiler) settings(spec *v1alpha1.StageSetPolicySpec) {
-	if c.policy.name == "" {
-		c.unusable("metadata.name", errors.New("is empty"))
-	}
-	switch spec.FailurePolicy {
-	case "", v1alpha1.FailurePolicyFail:
-	case v1alpha1.FailurePolicyIgnore:
-		c.policy.ignoresFailures = true
-	default:
-		c.unusable("spec.failurePolicy", fmt.Errorf("%q is not Fail or Ignore", spec.FailurePolicy))
-	}
-	c.policy.match = newMatcher(spec.MatchConstraints, func(field string, err error) {
-		c.unusable("spec.matchConstraints."+field, err)
-	})
-	if spec.Target != "" && spec.Target != v1alpha1.TargetStageSet {
-		// It is about something else than StageSets, so that it has nothing to say about them.
-		c.report("spec.target", fmt.Errorf("%q is not StageSet", spec.Target))
-		c.policy.match.operations = nil
-	}
-	c.policy.actions = c.actions(spec.ValidationActions)
-	if len(spec.Validations) == 0 && len(spec.Mutations) == 0 {
-		c.report("spec", errors.New("has neither validations nor mutations"))
-	}
-}
-
-func (c *policyCompiler) actions(list []v1alpha1.ValidationAction) actions {
-	var set actions
-	for _, action := range list {
-		switch action {
-		case v1alpha1.ValidationActionDeny:
-			set.deny = true
-		case v1alpha1.ValidationActionWarn:
-			set.warn = true
-		case v1alpha1.ValidationActionAudit:
-			set.audit = true
-		default:
-			c.unusable("spec.validationActions", fmt.Errorf("%q is not Deny, Warn or Audit", action))
-		}
-	}
-	if set.deny && set.warn {
-		c.report("spec.validationActions", errors.New("has both Deny and Warn, which would show each violation twice"))
-		set.warn = false
-	}
-	if set == (actions{}) {
-		set.deny = true
-	}
-	return set
 }
 
 func (c *policyCompiler) matchConditions(list []v1alpha1.MatchCondition) {
@@ -170,8 +189,11 @@ func (c *policyCompiler) variables(list []v1alpha1.Variable) {
 
 func (c *policyCompiler) mutation(i int, m v1alpha1.Mutation) {
 	field := fmt.Sprintf("spec.mutations[%d]", i)
-	compiled := mutation{patchType: m.PatchType}
+	compiled := mutation{patchType: m.PatchType, override: m.Override}
 	switch {
+	case c.policy.target != v1alpha1.TargetStageSet:
+		compiled.broken = fmt.Errorf("is for the target StageSet, not for %s", c.policy.target)
+		c.report(field, compiled.broken)
 	case m.PatchType == v1alpha1.PatchTypeApplyConfiguration && m.ApplyConfiguration != nil && m.JSONPatch == nil:
 		field += ".applyConfiguration.expression"
 		compiled.expression = c.compile(c.env, field, m.ApplyConfiguration.Expression, celenv.Object)
@@ -189,9 +211,9 @@ func (c *policyCompiler) mutation(i int, m v1alpha1.Mutation) {
 func (c *policyCompiler) validation(i int, v v1alpha1.Validation, names map[string]bool) {
 	field := fmt.Sprintf("spec.validations[%s]", label(i, v.Name))
 	c.name(field, v.Name, names)
-	compiled := rule{name: v.Name, field: v.FieldPath, message: celenv.OneMessage(v.Message)}
+	compiled := rule{name: v.Name, field: v.FieldPath, message: celenv.OneMessage(v.Message), reason: v.Reason}
 	if compiled.field == "" {
-		compiled.field = "spec"
+		compiled.field = c.policy.defaultField()
 	}
 	if compiled.message == "" {
 		c.report(field+".message", errors.New("is empty: it is what is shown when messageExpression fails"))
@@ -204,6 +226,22 @@ func (c *policyCompiler) validation(i int, v v1alpha1.Validation, names map[stri
 		compiled.admissionOnly = compiled.admissionOnly || message.admissionOnly
 	}
 	c.policy.rules = append(c.policy.rules, compiled)
+}
+
+func (c *policyCompiler) auditAnnotations(list []v1alpha1.AuditAnnotation) {
+	keys := map[string]bool{}
+	for i, a := range list {
+		field := fmt.Sprintf("spec.auditAnnotations[%s]", label(i, a.Key))
+		if wrong := validation.IsQualifiedName(a.Key); len(wrong) > 0 || strings.Contains(a.Key, "/") {
+			c.report(field+".key", fmt.Errorf("%q is not a name such as team-limit", a.Key))
+		}
+		if keys[a.Key] {
+			c.report(field+".key", errors.New("is used twice"))
+		}
+		keys[a.Key] = true
+		compiled := c.compile(c.env, field+".valueExpression", a.ValueExpression, celenv.Annotation)
+		c.policy.annotations = append(c.policy.annotations, annotation{key: a.Key, expression: compiled})
+	}
 }
 
 func (c *policyCompiler) compile(env *celenv.Compiler, field, text string, result celenv.Result) expression {

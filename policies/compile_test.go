@@ -18,7 +18,7 @@ func TestProblems(t *testing.T) {
 		spec string
 		want []string
 	}{
-		"nothing to do": {"", []string{"policy p: spec: has neither validations nor mutations"}},
+		"nothing to do": {"", []string{"policy p: spec: has neither validations nor mutations nor auditAnnotations"}},
 		"every expression": {`
 matchConditions: [{name: c, expression: nobody}]
 variables: [{name: v, expression: nothing}]
@@ -51,8 +51,8 @@ validations: [{name: "", message: m, expression: "true"}]`, []string{
 			"policy p: spec.validations[r].message: is empty: it is what is shown when messageExpression fails",
 		}},
 		"settings": {`
-target: Manifest
 failurePolicy: Perhaps
+enforceOn: Sometimes
 validationActions: [Deny, Warn, Shout]
 matchConstraints:
   operations: [CONNECT]
@@ -60,12 +60,62 @@ matchConstraints:
   objectSelector: {matchLabels: {"-": "-"}}
 validations: [{name: r, message: m, expression: "true"}]`, []string{
 			`policy p: spec.failurePolicy: "Perhaps" is not Fail or Ignore`,
+			`policy p: spec.enforceOn: "Sometimes" is not All or Changes`,
 			`policy p: spec.matchConstraints.operations: "CONNECT" is not CREATE, UPDATE or DELETE`,
 			`policy p: spec.matchConstraints.namespaceSelector: "Near" is not a valid label selector operator`,
 			`policy p: spec.matchConstraints.objectSelector: `,
-			`policy p: spec.target: "Manifest" is not StageSet`,
 			`policy p: spec.validationActions: "Shout" is not Deny, Warn or Audit`,
 			`policy p: spec.validationActions: has both Deny and Warn, which would show each violation twice`,
+		}},
+		"a target that is none": {`target: Pod`, []string{
+			`policy p: spec.target: "Pod" is not StageSet, Source or Manifest`,
+		}},
+		"what is for another target": {`
+target: Source
+enforceOn: Changes
+matchConstraints: {operations: [CREATE]}
+validations: [{name: r, message: m, expression: "object.kind == request.kind.kind && authorizer.path('/').check('get').allowed()"}]
+mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]`, []string{
+			"policy p: spec.enforceOn: Changes is for the target StageSet, not for Source",
+			"policy p: spec.matchConstraints.operations: are for the target StageSet, not for Source",
+			"policy p: spec.mutations[0]: is for the target StageSet, not for Source",
+			"policy p: spec.validations[r].expression: line 1, column 1: undeclared reference to 'object'",
+			"policy p: spec.validations[r].expression: line 1, column 16: undeclared reference to 'request'",
+			"policy p: spec.validations[r].expression: line 1, column 37: undeclared reference to 'authorizer'",
+		}},
+		"kinds of StageSets": {`
+matchConstraints: {resourceRules: [{kinds: [StageSet]}]}
+validations: [{name: r, message: m, expression: "true"}]`, []string{
+			"policy p: spec.matchConstraints.resourceRules: are for the targets Source and Manifest, not for StageSet",
+		}},
+		"parameters": {`
+paramKind: {apiVersion: v1, kind: Secret}
+paramRef: {name: x, selector: {matchLabels: {a: b}}, parameterNotFoundAction: Perhaps}
+validations: [{name: r, message: m, expression: "true"}]`, []string{
+			"policy p: spec.paramKind: is Secret, which is never a parameter: every message could show it",
+			"policy p: spec.paramRef: sets not exactly one of name and selector",
+			`policy p: spec.paramRef.parameterNotFoundAction: "Perhaps" is not Allow or Deny`,
+		}},
+		"parameters of a kind that is not allowed": {`
+paramKind: {apiVersion: example.com/v1, kind: Limit}
+paramRef: {name: x}
+validations: [{name: r, message: m, expression: "true"}]`, []string{
+			"policy p: spec.paramKind: is Limit of example.com/v1, which this installation does not allow; it allows ConfigMap of " +
+				"v1 (policies.paramResources)",
+		}},
+		"half of the parameters": {`
+paramKind: {apiVersion: v1, kind: ConfigMap}
+validations: [{name: r, message: m, expression: "true"}]`, []string{
+			"policy p: spec.paramKind: paramKind and paramRef are set together",
+		}},
+		"audit annotations": {`
+auditAnnotations:
+- {key: a, valueExpression: "1"}
+- {key: a, valueExpression: "null"}
+- {key: "a/b", valueExpression: "'x'"}`, []string{
+			"policy p: spec.auditAnnotations[a].valueExpression: evaluates to int, not to string or null",
+			"policy p: spec.auditAnnotations[a].key: is used twice",
+			`policy p: spec.auditAnnotations[a/b].key: "a/b" is not a name such as team-limit`,
 		}},
 		"a mutation that is two": {`
 mutations:
@@ -117,7 +167,6 @@ func TestUnusable(t *testing.T) {
 			spec:    "failurePolicy: Ignore\nvalidationActions: [Shout]" + valid,
 			ignored: []string{`spec: p/policy: is not usable: spec.validationActions: "Shout" is not Deny, Warn or Audit`},
 		},
-		"about something else": {spec: "target: Manifest" + valid},
 		"an expression": {
 			spec:   "validations: [{name: r, message: m, expression: nobody}]",
 			denied: []string{"spec: p/r: does not compile: line 1, column 1: undeclared reference to 'nobody'"},
@@ -179,7 +228,8 @@ mutations:
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := policies.Check(t.Context(), []v1alpha1.StageSetPolicy{policy(t, "p", test.spec)})
+			made := policy(t, "p", test.spec)
+			_, err := policies.Check(t.Context(), &made, policies.CheckOptions{})
 			var got []string
 			if err != nil {
 				got = strings.Split(err.Error(), "\n")
@@ -199,7 +249,7 @@ func TestCompileEnds(t *testing.T) {
 	if _, err := policies.Compile(ctx, list, policies.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Compile: the error is %v", err)
 	}
-	if err := policies.Check(ctx, list); !errors.Is(err, context.Canceled) {
+	if _, err := policies.Check(ctx, &list[0], policies.CheckOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Check: the error is %v", err)
 	}
 }

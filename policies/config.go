@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"github.com/stageset/stageset/api/v1alpha1"
 )
 
 // Switch is how a built-in rule is set in the policy config.
@@ -49,6 +51,11 @@ type Config struct {
 	// TrustNamespaceKeys lets the annotation stages.metio.wtf/default-service-account of a Namespace count. It is for clusters
 	// where tenants cannot write annotations of their Namespace.
 	TrustNamespaceKeys bool `json:"trustNamespaceKeys,omitempty"`
+	// ParamResources are the kinds that policies can have as parameters, never Secret; unset is DefaultParamResources.
+	ParamResources []v1alpha1.ParamKind `json:"paramResources,omitempty"`
+	// TrustedRequesters are names of users who the built-in author-may-use-service-account does not ask about: those that apply
+	// StageSets for others, such as a GitOps controller.
+	TrustedRequesters []string `json:"trustedRequesters,omitempty"`
 }
 
 // LoadConfig reads the policy config from the YAML file path; an empty path is the default. An unknown or repeated key is an
@@ -84,6 +91,16 @@ func (c Config) validate() error {
 	if c.DefaultServiceAccount != "" {
 		if wrong := validation.IsDNS1123Subdomain(c.DefaultServiceAccount); len(wrong) > 0 {
 			invalid = append(invalid, fmt.Errorf("defaultServiceAccount: %q: %s", c.DefaultServiceAccount, strings.Join(wrong, "; ")))
+		}
+	}
+	for i, kind := range c.ParamResources {
+		if err := allows(&kind, c.ParamResources); err != nil {
+			invalid = append(invalid, fmt.Errorf("paramResources[%d]: %w", i, err))
+		}
+	}
+	for i, user := range c.TrustedRequesters {
+		if strings.TrimSpace(user) == "" {
+			invalid = append(invalid, fmt.Errorf("trustedRequesters[%d]: is empty", i))
 		}
 	}
 	return errors.Join(invalid...)

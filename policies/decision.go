@@ -3,9 +3,11 @@ package policies
 import (
 	"cmp"
 	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Decision is everything that the policies of a Set say about one StageSet. The zero Decision is a clean bill.
+// Decision is everything that the policies of a Set say about one StageSet, source or object. The zero Decision is a clean bill.
 type Decision struct {
 	// Denied violations refuse the StageSet, Warned ones are shown to its author, Audited ones are only recorded. A violation
 	// may be both in Audited and in one of the others. Each list is sorted by policy, rule, field and message.
@@ -13,6 +15,11 @@ type Decision struct {
 	// Ignored are the rules that could not be evaluated, of policies that let pass then (failurePolicy Ignore). They are for
 	// whoever looks after the policies, and never for the author of the StageSet.
 	Ignored []Violation
+	// Failed is everything that could not be evaluated, whatever it led to: also message expressions, in whose place the
+	// message was used. It is for the status of the policies.
+	Failed []Violation
+	// AuditAnnotations are for the audit event of the request, by <policy>/<key>.
+	AuditAnnotations map[string]string
 }
 
 // Violation is one rule that a StageSet does not keep.
@@ -23,6 +30,8 @@ type Violation struct {
 	Field string
 	// Message says what is wrong and what to do about it, on one line of at most 5 KiB.
 	Message string
+	// Reason is what the rule wants the refusal to be, such as Forbidden; empty is Invalid.
+	Reason metav1.StatusReason
 }
 
 // String is "<policy>/<rule>: <message>", how a violation is shown everywhere.
@@ -48,8 +57,26 @@ type finding struct {
 	grandfathered bool
 }
 
-// add sorts a finding of the policy p into the lists that its actions say.
+// take sorts what the policy p says about q into the lists that its actions say.
+func (d *Decision) take(p *policy, said verdict, q question) {
+	for _, f := range said.findings {
+		// Nobody knows whether what is stored was wrong before.
+		f.grandfathered = f.grandfathered || p.changesOnly && q.stored
+		d.add(p, f)
+	}
+	d.Failed = append(d.Failed, said.messages...)
+	for key, value := range said.annotations {
+		if d.AuditAnnotations == nil {
+			d.AuditAnnotations = map[string]string{}
+		}
+		d.AuditAnnotations[key] = value
+	}
+}
+
 func (d *Decision) add(p *policy, f finding) {
+	if f.failed {
+		d.Failed = append(d.Failed, f.Violation)
+	}
 	if f.failed && p.ignoresFailures {
 		d.Ignored = append(d.Ignored, f.Violation)
 		return
@@ -65,8 +92,10 @@ func (d *Decision) add(p *policy, f finding) {
 	}
 }
 
+// sort sorts each list, and drops what a policy says again with other parameters.
 func (d *Decision) sort() {
-	for _, list := range [][]Violation{d.Denied, d.Warned, d.Audited, d.Ignored} {
-		slices.SortFunc(list, compareViolations)
+	for _, list := range []*[]Violation{&d.Denied, &d.Warned, &d.Audited, &d.Ignored, &d.Failed} {
+		slices.SortFunc(*list, compareViolations)
+		*list = slices.Compact(*list)
 	}
 }

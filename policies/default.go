@@ -18,7 +18,7 @@ import (
 // maxPatchGrowth bounds, in bytes, what the copy operations of a JSON Patch may add to a StageSet.
 const maxPatchGrowth = 1 << 20
 
-// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, and in which the
+// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, or overrode it, and in which the
 // annotation stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it, by name, filled
 // in. Doing it twice is the same as doing it once. Default is nil without an object.
 //
@@ -41,6 +41,7 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 		question:   q,
 		policies:   candidates,
 		evaluation: celenv.NewEvaluation(ctx, s.values(q), 2*len(candidates)),
+		lookup:     s.lookup,
 		timeout:    s.timeout / policyTimeShare,
 	}
 	result, filled, err := d.run(ctx, in.Object)
@@ -53,6 +54,7 @@ type defaulter struct {
 	question
 	policies   []*policy
 	evaluation *celenv.Evaluation
+	lookup     ParamLookup
 	// timeout bounds one policy.
 	timeout time.Duration
 }
@@ -85,7 +87,27 @@ func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.U
 ) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	group := d.evaluation.Group(p.variables, p.params)
+	found, err := p.params.find(ctx, d.lookup, p.name, d.namespace)
+	if err != nil {
+		f := p.failure("paramRef", celenv.OneMessage(err.Error()))
+		return nil, nil, &f
+	}
+	group := d.evaluation.Group(p.variables, nil)
+	var added []string
+	for _, values := range found {
+		next, fields, failed := d.applyWith(ctx, p, group.With(values), object)
+		if failed != nil {
+			return nil, nil, failed
+		}
+		object, added = next, append(added, fields...)
+	}
+	return object, added, nil
+}
+
+// applyWith is apply with the parameters of group.
+func (d *defaulter) applyWith(ctx context.Context, p *policy, group *celenv.Group, object *unstructured.Unstructured) (
+	*unstructured.Unstructured, []string, *finding,
+) {
 	applies, failed := d.wants(p, group.Scope(ctx, object.Object, fields(d.OldObject)), object)
 	if failed != nil || !applies {
 		return object, nil, failed
@@ -100,7 +122,7 @@ func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.U
 			f := p.failed(fmt.Sprintf("mutations[%d]", i), err)
 			return nil, nil, &f
 		}
-		next, fields, err := fill(object, proposed)
+		next, fields, err := m.merge(object, proposed)
 		if err != nil {
 			f := p.failed(fmt.Sprintf("mutations[%d]", i), err)
 			return nil, nil, &f
@@ -110,13 +132,21 @@ func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.U
 	return object, added, nil
 }
 
+// merge is object with what m sets of proposed, and the paths of the fields that it sets.
+func (m mutation) merge(object, proposed *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
+	if m.override {
+		return override(object, proposed, m.patchType == v1alpha1.PatchTypeJSONPatch)
+	}
+	return fill(object, proposed)
+}
+
 // wants tells whether p is to be applied to object.
 func (d *defaulter) wants(p *policy, scope *celenv.Scope, object *unstructured.Unstructured) (bool, *finding) {
 	if p.unusable != nil {
 		f := p.failure("policy", "is not usable: "+celenv.OneMessage(p.unusable.Error()))
 		return false, &f
 	}
-	selected, err := p.match.selects(d.question, object, d.OldObject)
+	selected, err := p.match.selects(d.at(object, d.OldObject))
 	if err != nil {
 		f := p.failure("matchConstraints", err.Error())
 		return false, &f
@@ -131,7 +161,7 @@ func (d *defaulter) wants(p *policy, scope *celenv.Scope, object *unstructured.U
 	return applies, nil
 }
 
-// propose is object as m would have it, or only what m sets: both are merged below the object.
+// propose is object as m would have it (JSONPatch), or only what m sets.
 func (m mutation) propose(scope *celenv.Scope, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if m.broken != nil {
 		return nil, m.broken

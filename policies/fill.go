@@ -53,6 +53,65 @@ func fill(object, proposed *unstructured.Unstructured) (*unstructured.Unstructur
 	return result, added, err
 }
 
+// override is object after proposed: what it sets wins, and, if proposed is the whole object, what it lacks is removed. The
+// paths are those of the fields that changed.
+func override(object, proposed *unstructured.Unstructured, whole bool) (*unstructured.Unstructured, []string, error) {
+	converter, err := schema.Converter()
+	if err != nil {
+		return nil, nil, err
+	}
+	offered, err := converter.ObjectToTyped(proposed)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sets what a StageSet cannot have: %s", goValues.ReplaceAllString(err.Error(), ""))
+	}
+	current, err := converter.ObjectToTyped(object, typed.AllowDuplicates)
+	if err != nil {
+		// As for fill.
+		return object, nil, nil
+	}
+	merged := offered
+	if !whole {
+		if merged, err = current.Merge(offered); err != nil {
+			return nil, nil, fmt.Errorf("cannot be merged: %w", err)
+		}
+	}
+	changed, err := changes(current, merged)
+	if err != nil || changed == nil {
+		return object, nil, err
+	}
+	result, err := fromTyped(converter, merged)
+	return result, changed, err
+}
+
+// changes are the paths of the fields that differ between current and merged, if a mutation may change all of them; nil if
+// there are none. What is removed is not a path of merged, and therefore nobody's.
+func changes(current, merged *typed.TypedValue) ([]string, error) {
+	different, err := current.Compare(merged)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be compared: %w", err)
+	}
+	if different.IsSame() {
+		return nil, nil
+	}
+	all := different.Added.Union(different.Modified)
+	all.Union(different.Removed).Iterate(func(path fieldpath.Path) {
+		if err == nil && !changeable(path) {
+			err = fmt.Errorf("sets %s: only spec, labels and annotations can be changed", render(path))
+		}
+	})
+	changed := []string{}
+	all.Leaves().Iterate(func(path fieldpath.Path) {
+		changed = append(changed, render(upToNewItem(path, current)))
+	})
+	slices.Sort(changed)
+	return slices.Compact(changed), err
+}
+
+// changeable tells whether path leads to what is for its author to write, and not for the API server or the reconciler.
+func changeable(path fieldpath.Path) bool {
+	return begins(path, "spec") || begins(path, "metadata", "labels") || begins(path, "metadata", "annotations")
+}
+
 // withoutEmpty is current without the empty strings that offered has something for.
 func withoutEmpty(current, offered *typed.TypedValue) (*typed.TypedValue, error) {
 	different, err := current.Compare(offered)
@@ -125,7 +184,7 @@ func upToNewItem(path fieldpath.Path, current *typed.TypedValue) fieldpath.Path 
 // fillable refuses what is not for mutations to fill in: what the API server or the reconciler writes, and more items of a
 // list that has some. The place of a new stage would be a guess.
 func fillable(path fieldpath.Path, current *typed.TypedValue) error {
-	if !begins(path, "spec") && !begins(path, "metadata", "labels") && !begins(path, "metadata", "annotations") {
+	if !changeable(path) {
 		return fmt.Errorf("sets %s: only spec, labels and annotations can be filled in", render(path))
 	}
 	last := len(path) - 1

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -29,19 +30,29 @@ type Input struct {
 	Authorizer Authorizer
 }
 
-// question is an Input with what is derived from it once.
+// question is what a Set is asked, with what is derived from it once.
 type question struct {
+	// Input is what expressions about StageSets see. For the other targets it has only an object and a namespace.
 	Input
+	target    v1alpha1.Target
 	request   *admissionv1.AdmissionRequest
 	namespace string
+	// kind is what resourceRules select by, and labelled are the objects whose labels objectSelector selects by: neither is for
+	// the target StageSet, where it depends on which of the objects is evaluated.
+	kind     schema.GroupVersionKind
+	labelled []*unstructured.Unstructured
+	// release are the variables that only the targets Source and Manifest have.
+	release map[string]any
 	// stored tells that there is no request.
 	stored bool
+	// update tells that this is a request that changes an object.
+	update bool
 	// specUnchanged tells that this is an update that leaves the spec as it is.
 	specUnchanged bool
 }
 
 func newQuestion(in Input) question {
-	q := question{Input: in, request: in.Request, stored: in.Request == nil, namespace: in.namespaceName()}
+	q := question{Input: in, target: v1alpha1.TargetStageSet, request: in.Request, stored: in.Request == nil, namespace: in.namespaceName()}
 	if q.stored {
 		name := ""
 		if in.Object != nil {
@@ -50,6 +61,7 @@ func newQuestion(in Input) question {
 		q.request = NewRequest(admissionv1.Create, q.namespace, name)
 	}
 	if q.request.Operation == admissionv1.Update && in.Object != nil && in.OldObject != nil {
+		q.update = true
 		q.specUnchanged = equality.Semantic.DeepEqual(in.Object.Object["spec"], in.OldObject.Object["spec"])
 	}
 	return q
@@ -89,6 +101,12 @@ func NewRequest(operation admissionv1.Operation, namespace, name string) *admiss
 }
 
 func (q question) operation() v1alpha1.Operation { return v1alpha1.Operation(q.request.Operation) }
+
+// at is q about other versions of the StageSet, whose labels decide then.
+func (q question) at(object, old *unstructured.Unstructured) question {
+	q.labelled = []*unstructured.Unstructured{object, old}
+	return q
+}
 
 // fields are the fields of an object as expressions see them; nil, which is null, if there is no object.
 func fields(object *unstructured.Unstructured) map[string]any {

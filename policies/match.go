@@ -3,6 +3,7 @@ package policies
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,11 +19,13 @@ var errNoNamespace = errors.New(
 type matcher struct {
 	operations map[v1alpha1.Operation]bool
 	excluded   map[string]bool
+	// kinds is empty if every kind is selected.
+	kinds []v1alpha1.ResourceRule
 	// namespaces and objects are nil if everything is selected.
 	namespaces, objects labels.Selector
 }
 
-func newMatcher(constraints *v1alpha1.MatchConstraints, report func(field string, err error)) matcher {
+func newMatcher(target v1alpha1.Target, constraints *v1alpha1.MatchConstraints, report func(string, error)) matcher {
 	m := matcher{operations: map[v1alpha1.Operation]bool{v1alpha1.OperationCreate: true, v1alpha1.OperationUpdate: true}}
 	if constraints == nil {
 		return m
@@ -38,6 +41,13 @@ func newMatcher(constraints *v1alpha1.MatchConstraints, report func(field string
 			report("operations", fmt.Errorf("%q is not CREATE, UPDATE or DELETE", operation))
 		}
 	}
+	switch about := target == v1alpha1.TargetStageSet; {
+	case !about && len(constraints.Operations) > 0:
+		report("operations", fmt.Errorf("are for the target StageSet, not for %s", target))
+	case about && len(constraints.ResourceRules) > 0:
+		report("resourceRules", errors.New("are for the targets Source and Manifest, not for StageSet"))
+	}
+	m.kinds = constraints.ResourceRules
 	m.excluded = map[string]bool{}
 	for _, namespace := range constraints.ExcludeNamespaces {
 		m.excluded[namespace] = true
@@ -59,15 +69,27 @@ func newSelector(selector *metav1.LabelSelector, report func(error)) labels.Sele
 	return parsed
 }
 
-// reaches tells whether the operation and the name of the namespace let q in.
+// reaches tells whether the operation, or the kind, and the name of the namespace let q in.
 func (m matcher) reaches(q question) bool {
-	return m.operations[q.operation()] && !m.excluded[q.namespace]
+	if m.excluded[q.namespace] {
+		return false
+	}
+	if q.target == v1alpha1.TargetStageSet {
+		return m.operations[q.operation()]
+	}
+	return len(m.kinds) == 0 || slices.ContainsFunc(m.kinds, func(rule v1alpha1.ResourceRule) bool {
+		return among(rule.APIGroups, q.kind.Group) && among(rule.APIVersions, q.kind.Version) && among(rule.Kinds, q.kind.Kind)
+	})
 }
 
-// selects tells whether the labels of the namespace, and of one of the objects, are selected. It cannot tell if the
+func among(list []string, name string) bool {
+	return len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, name)
+}
+
+// selects tells whether the labels of the namespace, and of one of the labelled objects, are selected. It cannot tell if the
 // Namespace is needed and not known: that is an error, never "not selected".
-func (m matcher) selects(q question, objects ...*unstructured.Unstructured) (bool, error) {
-	if m.objects != nil && !m.selectsOne(objects) {
+func (m matcher) selects(q question) (bool, error) {
+	if m.objects != nil && !m.selectsOne(q.labelled) {
 		return false, nil
 	}
 	if m.namespaces == nil {

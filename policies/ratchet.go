@@ -7,25 +7,28 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// grandfather marks the findings of an update that leaves the spec alone which the old object had alike: the same rule says
-// the same, and the field that it speaks of is unchanged. A policy that is new or tightened must not keep anybody from
-// adding a label, or a controller from removing a finalizer. A rule that was not evaluated for reasons that are not the
-// object's says nothing about either object.
-func grandfather(findings, before []finding, q question) {
-	alike := map[Violation]bool{}
+// grandfather marks the findings of an update which the old object had alike. If the update leaves the spec alone, they are
+// alike if the same rule says the same; if the policy enforces changes only, it is enough that the same rule is violated. In
+// both cases the field that it speaks of is unchanged. A policy that is new or tightened must not keep anybody from adding a
+// label, or a controller from removing a finalizer. A rule that was not evaluated for reasons that are not the object's says
+// nothing about either object.
+func (p *policy) grandfather(findings, before []finding, q question) {
+	alike, violated := map[Violation]bool{}, map[string]bool{}
 	for _, f := range before {
 		alike[f.Violation] = true
+		violated[f.Rule] = violated[f.Rule] || !f.limited
 	}
 	for i := range findings {
 		f := &findings[i]
 		if f.limited || f.failed && q.Namespace == nil {
 			continue
 		}
-		f.grandfathered = alike[f.Violation] && unchanged(f.Field, q.Object, q.OldObject)
+		same := q.specUnchanged && alike[f.Violation] || p.changesOnly && violated[f.Rule]
+		f.grandfathered = same && unchanged(f.Field, q.Object, q.OldObject)
 	}
 }
 
-// unchanged tells whether field is equal in both objects, whose specs are equal. A path that cannot be followed, such as
+// unchanged tells whether field is equal in both objects. A path that cannot be followed, such as
 // metadata.labels[*], is equal if what it can be followed to is.
 func unchanged(field string, object, old *unstructured.Unstructured) bool {
 	current, former := any(object.Object), any(old.Object)

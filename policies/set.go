@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/internal/celenv"
-	"github.com/stageset/stageset/policies/internal/schema"
 )
 
 // DefaultTimeout bounds one Default or Validate: half of what the webhook configurations grant.
@@ -25,16 +26,28 @@ const AllNamespaces = "*"
 type Options struct {
 	// PlatformNamespaces are the namespaces that are not tenants', by name: the variable tenant is false there.
 	PlatformNamespaces []string
-	// Params is the value of the variable params, by the name of the policy; for all others it is null.
+	// Params is the value of the variable params, by the name of the policy, whatever its paramRef says.
 	Params map[string]map[string]any
-	// Timeout bounds one Default or Validate; zero is DefaultTimeout.
+	// Lookup finds the parameters of all other policies. When nil, a policy with a paramRef cannot be evaluated.
+	Lookup ParamLookup
+	// ParamResources are the kinds that can be parameters; nil is DefaultParamResources.
+	ParamResources []v1alpha1.ParamKind
+	// Timeout bounds one Default or one Validate; zero is DefaultTimeout.
 	Timeout time.Duration
+	// BuiltIn tells that the policies are built in, and not stored.
+	BuiltIn bool
 }
 
 // Set is a compiled set of policies. It is immutable and safe for concurrent use.
 type Set struct {
+	// policies are sorted by name; byTarget are the same.
 	policies []*policy
+	byTarget map[v1alpha1.Target][]*policy
+	// builtIn are the names of those that are built in.
+	builtIn  map[string]bool
 	platform map[string]bool
+	lookup   ParamLookup
+	allowed  []v1alpha1.ParamKind
 	timeout  time.Duration
 }
 
@@ -43,63 +56,109 @@ type Set struct {
 // ended, there is none. Text is compiled as stored text, which may use whatever any version knew; Check is for text that is
 // about to be stored.
 func Compile(ctx context.Context, list []v1alpha1.StageSetPolicy, options Options) (*Set, error) {
-	env, err := celenv.NewCompiler(celenv.Stored)
-	if err != nil {
-		return nil, err
+	set := &Set{
+		platform: map[string]bool{}, lookup: options.Lookup, allowed: options.ParamResources, timeout: options.Timeout,
 	}
-	set := &Set{platform: map[string]bool{}, timeout: options.Timeout}
 	if set.timeout <= 0 {
 		set.timeout = DefaultTimeout
 	}
 	for _, namespace := range options.PlatformNamespaces {
 		set.platform[namespace] = true
 	}
-	var problems Problems
+	compiled, err := set.compile(ctx, list, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range compiled {
+		p.builtIn = options.BuiltIn
+		p.params.fixed = options.Params[p.name]
+	}
+	set.index(compiled)
+	return set, set.problems(options.BuiltIn).orNil()
+}
+
+// With is s with list in place of the policies that are not built in, and with lookup for parameters. What s has compiled of
+// list, it does not compile again. The error is as for Compile, but only about list: there is a Set nevertheless.
+//
+// A policy with the name of a built-in one is evaluated like all others, and so is the built-in one: neither an upgrade that
+// brings a rule nor who may write policies takes the other's rules away. That both have one name is a problem of the stored.
+func (s *Set) With(ctx context.Context, list []v1alpha1.StageSetPolicy, lookup ParamLookup) (*Set, error) {
+	set := &Set{platform: s.platform, lookup: lookup, allowed: s.allowed, timeout: s.timeout}
+	var builtIn, before []*policy
+	for _, p := range s.policies {
+		if p.builtIn {
+			builtIn = append(builtIn, p)
+		} else {
+			before = append(before, p)
+		}
+	}
+	compiled, err := set.compile(ctx, list, before)
+	if err != nil {
+		return nil, err
+	}
+	set.index(slices.Concat(builtIn, compiled))
+	return set, set.problems(false).orNil()
+}
+
+func nameTaken(name string) Problem {
+	return Problem{Policy: name, Field: "metadata.name", Message: "is the name of a built-in policy: choose another"}
+}
+
+// compile compiles list, but for those that are among known in the same generation.
+func (s *Set) compile(ctx context.Context, list []v1alpha1.StageSetPolicy, known []*policy) ([]*policy, error) {
+	all, err := newEnvironments(func(subject celenv.Subject) (*celenv.Compiler, error) {
+		return celenv.NewCompiler(celenv.Stored, subject)
+	})
+	if err != nil {
+		return nil, err
+	}
+	byUID := map[types.UID]*policy{}
+	for _, p := range known {
+		byUID[p.uid] = p
+	}
+	compiled := make([]*policy, 0, len(list))
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("compiling policies: %w", err)
 		}
-		compiled, found := compilePolicy(env, &list[i])
-		compiled.params = options.Params[compiled.name]
-		set.policies = append(set.policies, compiled)
-		problems = append(problems, found...)
+		if p := byUID[list[i].UID]; p != nil && p.uid != "" && p.generation == list[i].Generation {
+			compiled = append(compiled, p)
+			continue
+		}
+		compiled = append(compiled, compilePolicy(all, &list[i], s.allowed))
 	}
-	slices.SortStableFunc(set.policies, func(a, b *policy) int { return strings.Compare(a.name, b.name) })
-	return set, problems.orNil()
+	return compiled, nil
 }
 
-// Check finds what is wrong with policies that are about to be stored: whatever Compile finds, text that the previous minor
-// version of Kubernetes does not know, and fields that a StageSet does not have. The error is Problems. It needs no cluster.
-func Check(ctx context.Context, list []v1alpha1.StageSetPolicy) error {
-	untyped, err := celenv.NewCompiler(celenv.New)
-	if err != nil {
-		return err
-	}
-	schemas, err := schema.Schemas()
-	if err != nil {
-		return err
-	}
-	typed, err := celenv.NewTypedCompiler(celenv.New, schemas, schema.StageSet)
-	if err != nil {
-		return err
-	}
-	var problems Problems
-	for i := range list {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("checking policies: %w", err)
+// index makes compiled the policies of s.
+func (s *Set) index(compiled []*policy) {
+	slices.SortStableFunc(compiled, func(a, b *policy) int { return strings.Compare(a.name, b.name) })
+	s.policies, s.byTarget, s.builtIn = compiled, map[v1alpha1.Target][]*policy{}, map[string]bool{}
+	for _, p := range compiled {
+		if p.builtIn {
+			s.builtIn[p.name] = true
 		}
-		// Both, because some text is wrong for either alone: a rule that is just a field of the object has the type bool for
-		// the typed compiler, and an unknown one for that which is evaluated.
-		_, found := compilePolicy(untyped, &list[i])
-		_, more := compilePolicy(typed, &list[i])
-		for _, problem := range more {
-			if !slices.Contains(found, problem) {
-				found = append(found, problem)
-			}
-		}
-		problems = append(problems, found...)
+		s.byTarget[p.target] = append(s.byTarget[p.target], p)
 	}
-	return problems.orNil()
+}
+
+// problems are what is wrong with the policies that are built in, or with the others.
+func (s *Set) problems(builtIn bool) Problems {
+	var all Problems
+	for _, p := range s.policies {
+		if p.builtIn == builtIn {
+			all = append(all, s.problemsOf(p)...)
+		}
+	}
+	return all
+}
+
+// problemsOf are what is wrong with p among the others.
+func (s *Set) problemsOf(p *policy) Problems {
+	if s.builtIn[p.name] && !p.builtIn {
+		return slices.Concat(p.problems, Problems{nameTaken(p.name)})
+	}
+	return p.problems
 }
 
 // tenant is the value of the variable tenant. A namespace that is not known is a tenant's.
@@ -114,13 +173,14 @@ func (s *Set) values(q question) celenv.Values {
 		Namespace:  q.Namespace,
 		Authorizer: q.Authorizer,
 		Tenant:     s.tenant(q.namespace),
+		Release:    q.release,
 	}
 }
 
 // candidates are the policies that use wants, and whose operations and excluded namespaces let q in.
 func (s *Set) candidates(q question, wants func(*policy) bool) []*policy {
 	var found []*policy
-	for _, p := range s.policies {
+	for _, p := range s.byTarget[q.target] {
 		if wants(p) && p.match.reaches(q) && !(q.stored && p.admissionOnly) {
 			found = append(found, p)
 		}

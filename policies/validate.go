@@ -4,70 +4,132 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
+	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/internal/celenv"
 )
 
-// Validate is everything that the policies say about in, which Default has been applied to. It is decided within the Set's
-// timeout, and before ctx ends: what was not evaluated by then is decided by failurePolicy.
+// Validate is everything that the policies with the target StageSet say about in, which Default has been applied to. It is
+// decided within the Set's timeout, and before ctx ends: what was not evaluated by then is decided by failurePolicy.
 func (s *Set) Validate(ctx context.Context, in Input) Decision {
+	return s.decide(ctx, newQuestion(in))
+}
+
+// decide is everything that the policies say about q.
+func (s *Set) decide(ctx context.Context, q question) Decision {
+	candidates := s.candidates(q, func(p *policy) bool {
+		return p.unusable != nil || len(p.rules)+len(p.annotations) > 0
+	})
+	if len(candidates) == 0 {
+		return Decision{}
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	q := newQuestion(in)
-	candidates := s.candidates(q, func(p *policy) bool { return p.unusable != nil || len(p.rules) > 0 })
 	evaluation := celenv.NewEvaluation(ctx, s.values(q), len(candidates))
 	var decision Decision
 	for _, p := range candidates {
-		for _, f := range s.judge(ctx, p, q, evaluation) {
-			decision.add(p, f)
-		}
+		decision.take(p, s.judge(ctx, p, q, evaluation), q)
 	}
 	decision.sort()
 	return decision
 }
 
-// judge is what p has to say about q.
-func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *celenv.Evaluation) []finding {
+// judge is what p has to say about q, with each of its parameters.
+func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *celenv.Evaluation) verdict {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout/policyTimeShare)
 	defer cancel()
-	group := evaluation.Group(p.variables, p.params)
-	findings := p.findings(q, group.Scope(ctx, fields(q.Object), fields(q.OldObject)), q.Object, q.OldObject)
-	if len(findings) > 0 && q.specUnchanged {
-		// The update is not to blame for what was wrong before: the same rules are asked about the old object, as an update
-		// that changes nothing.
-		before := p.findings(q, group.Scope(ctx, fields(q.OldObject), fields(q.OldObject)), q.OldObject)
-		grandfather(findings, before, q)
-	}
-	return findings
-}
-
-// findings are the rules of p that do not hold in scope. The labels of objects decide whether p is evaluated at all.
-func (p *policy) findings(q question, scope *celenv.Scope, objects ...*unstructured.Unstructured) []finding {
 	if p.unusable != nil {
-		return []finding{p.failure("policy", "is not usable: "+celenv.OneMessage(p.unusable.Error()))}
+		return verdict{findings: []finding{p.failure("policy", "is not usable: "+celenv.OneMessage(p.unusable.Error()))}}
 	}
-	selected, err := p.match.selects(q, objects...)
+	if q.target == v1alpha1.TargetStageSet {
+		q = q.at(q.Object, q.OldObject)
+	}
+	// Who is not selected is not told that there are no parameters.
+	selected, err := p.match.selects(q)
 	if err != nil {
-		return []finding{p.failure("matchConstraints", err.Error())}
+		return verdict{findings: []finding{p.failure("matchConstraints", err.Error())}}
 	}
 	if !selected {
-		return nil
+		return verdict{}
+	}
+	found, err := p.params.find(ctx, s.lookup, p.name, q.namespace)
+	if err != nil {
+		return verdict{findings: []finding{p.failure("paramRef", celenv.OneMessage(err.Error()))}}
+	}
+	group := evaluation.Group(p.variables, nil)
+	var all verdict
+	for _, values := range found {
+		all.add(p.judgeWith(ctx, q, group.With(values)))
+	}
+	return all
+}
+
+// judgeWith is what p has to say about q with the parameters of group.
+func (p *policy) judgeWith(ctx context.Context, q question, group *celenv.Group) verdict {
+	said := p.evaluate(q, group.Scope(ctx, fields(q.Object), fields(q.OldObject)))
+	if len(said.findings) > 0 && q.update && (q.specUnchanged || p.changesOnly) {
+		// The update is not to blame for what was wrong before: the same rules are asked about the old object, as an update
+		// that changes nothing.
+		before := p.evaluate(q.at(q.OldObject, nil), group.Scope(ctx, fields(q.OldObject), fields(q.OldObject)))
+		p.grandfather(said.findings, before.findings, q)
+	}
+	return said
+}
+
+// verdict is what a policy says.
+type verdict struct {
+	findings []finding
+	// messages are the message expressions that could not be evaluated.
+	messages []Violation
+	// annotations are for the audit event, by key.
+	annotations map[string]string
+}
+
+// add adds what the same policy says with other parameters.
+func (v *verdict) add(other verdict) {
+	v.findings = append(v.findings, other.findings...)
+	v.messages = append(v.messages, other.messages...)
+	for key, value := range other.annotations {
+		v.annotate(key, value)
+	}
+}
+
+// annotate adds value to the annotation key. As for ValidatingAdmissionPolicy, different values are joined.
+func (v *verdict) annotate(key, value string) {
+	if v.annotations == nil {
+		v.annotations = map[string]string{}
+	}
+	if before, ok := v.annotations[key]; ok && before != value {
+		value = before + ", " + value
+	}
+	v.annotations[key] = celenv.OneMessage(value)
+}
+
+// evaluate is what the rules of p that do not hold in scope, and its annotations, say. The labels that q has decide whether
+// p is evaluated at all.
+func (p *policy) evaluate(q question, scope *celenv.Scope) verdict {
+	selected, err := p.match.selects(q)
+	if err != nil {
+		return verdict{findings: []finding{p.failure("matchConstraints", err.Error())}}
+	}
+	if !selected {
+		return verdict{}
 	}
 	applies, failed := p.applies(scope)
 	if len(failed) > 0 || !applies {
-		return failed
+		return verdict{findings: failed}
 	}
-	var findings []finding
+	var said verdict
 	for _, r := range p.rules {
-		if q.stored && r.admissionOnly {
-			continue
-		}
-		if f, found := p.check(r, scope); found {
-			findings = append(findings, f)
+		if !q.stored || !r.admissionOnly {
+			p.check(r, scope, &said)
 		}
 	}
-	return findings
+	for _, a := range p.annotations {
+		if !q.stored {
+			p.annotation(a, scope, &said)
+		}
+	}
+	return said
 }
 
 // applies tells whether all match conditions hold. As for ValidatingAdmissionPolicy, a condition that is false outweighs
@@ -90,29 +152,54 @@ func (p *policy) applies(scope *celenv.Scope) (bool, []finding) {
 }
 
 // check evaluates r.
-func (p *policy) check(r rule, scope *celenv.Scope) (finding, bool) {
+func (p *policy) check(r rule, scope *celenv.Scope, said *verdict) {
 	holds, err := r.bool(scope)
 	if err != nil {
 		f := p.failed(r.name, err)
 		f.Field = r.field
-		return f, true
+		said.findings = append(said.findings, f)
+		return
 	}
 	if holds {
-		return finding{}, false
+		return
 	}
-	return finding{Violation: Violation{Policy: p.name, Rule: r.name, Field: r.field, Message: r.text(scope)}}, true
+	text, err := r.text(scope)
+	if err != nil {
+		f := p.failed(r.name, err)
+		f.Message = "messageExpression " + f.Message
+		said.messages = append(said.messages, f.Violation)
+	}
+	violation := Violation{Policy: p.name, Rule: r.name, Field: r.field, Message: text, Reason: r.reason}
+	said.findings = append(said.findings, finding{Violation: violation})
 }
 
-// text is the message of a violation of r. It is never empty.
-func (r rule) text(scope *celenv.Scope) string {
+// annotation evaluates a. One that cannot be evaluated is a failure of the policy, as for ValidatingAdmissionPolicy.
+func (p *policy) annotation(a annotation, scope *celenv.Scope, said *verdict) {
+	err := a.broken
+	if err == nil {
+		var value string
+		var some bool
+		if value, some, err = a.Annotation(scope); err == nil && some {
+			said.annotate(p.name+"/"+a.key, value)
+		}
+	}
+	if err != nil {
+		f := p.failed(a.key, err)
+		f.Message = "audit annotation " + f.Message
+		said.findings = append(said.findings, f)
+	}
+}
+
+// text is the message of a violation of r. It is never empty; the error says why it is not that of messageExpression.
+func (r rule) text(scope *celenv.Scope) (string, error) {
 	if r.messageExpression == nil {
-		return r.message
+		return r.message, nil
 	}
 	text, err := r.messageExpression.Message(scope)
 	if err != nil || text == "" {
-		return r.message
+		return r.message, err
 	}
-	return text
+	return text, nil
 }
 
 func (e expression) bool(scope *celenv.Scope) (bool, error) {
@@ -131,7 +218,7 @@ func (p *policy) failed(rule string, err error) finding {
 }
 
 func (p *policy) failure(rule, message string) finding {
-	return finding{failed: true, Violation: Violation{Policy: p.name, Rule: rule, Field: "spec", Message: message}}
+	return finding{failed: true, Violation: Violation{Policy: p.name, Rule: rule, Field: p.defaultField(), Message: message}}
 }
 
 // failureText says why something could not be evaluated.

@@ -79,10 +79,16 @@ func TestActions(t *testing.T) {
 		"Deny and Audit": {wrong, "validationActions: [Audit, Deny]", policies.Decision{
 			Denied: []policies.Violation{violation}, Audited: []policies.Violation{violation},
 		}},
-		"a failure":         {failing, "", policies.Decision{Denied: []policies.Violation{failure}}},
-		"a failure, Warn":   {failing, "validationActions: [Warn]", policies.Decision{Warned: []policies.Violation{failure}}},
-		"a failure, Ignore": {failing, "failurePolicy: Ignore", policies.Decision{Ignored: []policies.Violation{failure}}},
-		"false, Ignore":     {wrong, "failurePolicy: Ignore", policies.Decision{Denied: []policies.Violation{violation}}},
+		"a failure": {failing, "", policies.Decision{
+			Denied: []policies.Violation{failure}, Failed: []policies.Violation{failure},
+		}},
+		"a failure, Warn": {failing, "validationActions: [Warn]", policies.Decision{
+			Warned: []policies.Violation{failure}, Failed: []policies.Violation{failure},
+		}},
+		"a failure, Ignore": {failing, "failurePolicy: Ignore", policies.Decision{
+			Ignored: []policies.Violation{failure}, Failed: []policies.Violation{failure},
+		}},
+		"false, Ignore": {wrong, "failurePolicy: Ignore", policies.Decision{Denied: []policies.Violation{violation}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := compile(t, rule(t, "p", test.expression, test.spec))
@@ -322,9 +328,10 @@ func TestDeadline(t *testing.T) {
 	cancel()
 	got := set.Validate(ctx, creating(stageSet(t, "")))
 	const late = "cannot be evaluated: was not evaluated in time"
+	a := policies.Violation{Policy: "a", Rule: "rule", Field: "spec", Message: late}
+	b := policies.Violation{Policy: "b", Rule: "rule", Field: "spec", Message: late}
 	want := policies.Decision{
-		Denied:  []policies.Violation{{Policy: "a", Rule: "rule", Field: "spec", Message: late}},
-		Ignored: []policies.Violation{{Policy: "b", Rule: "rule", Field: "spec", Message: late}},
+		Denied: []policies.Violation{a}, Ignored: []policies.Violation{b}, Failed: []policies.Violation{a, b},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)

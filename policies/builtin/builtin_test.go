@@ -13,8 +13,10 @@ import (
 // TestCheck: every built-in rule is text that an admin could store, reads only fields that StageSets have (P-08, P-10), and
 // has no name twice.
 func TestCheck(t *testing.T) {
-	if err := policies.Check(t.Context(), load(t)); err != nil {
-		t.Error(err)
+	for _, policy := range load(t) {
+		if _, err := policies.Check(t.Context(), &policy, policies.CheckOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

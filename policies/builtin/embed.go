@@ -69,6 +69,8 @@ func Compile(ctx context.Context, config policies.Config) (*policies.Set, error)
 	}
 	return policies.Compile(ctx, list, policies.Options{
 		PlatformNamespaces: config.PlatformNamespaces,
+		ParamResources:     config.ParamResources,
+		BuiltIn:            true,
 		Params: map[string]map[string]any{
 			defaultServiceAccount: {
 				"defaultServiceAccount": config.DefaultServiceAccount,

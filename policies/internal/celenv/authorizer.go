@@ -3,9 +3,15 @@ package celenv
 import (
 	"context"
 	"errors"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	admissionauthorizer "k8s.io/apiserver/pkg/admission/plugin/authorizer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -15,8 +21,91 @@ import (
 // Authorizer answers the checks of the variable authorizer.
 type Authorizer = authorizer.UnconditionalAuthorizer
 
+// Check is what an Authorizer is asked: whether User may.
+type Check struct {
+	User authenticationv1.UserInfo
+	Verb string
+	// Path is set for what is not a resource, and nothing below it then.
+	Path string
+
+	Group, Version, Resource, Subresource, Namespace, Name string
+	// Fields and Labels narrow what is asked for; none if they cannot be told, which asks for more.
+	Fields []metav1.FieldSelectorRequirement
+	Labels []metav1.LabelSelectorRequirement
+}
+
+// AuthorizerFunc is an Authorizer that answers whether something is allowed, and why.
+type AuthorizerFunc func(ctx context.Context, asked Check) (allowed bool, reason string, err error)
+
+// Authorize implements Authorizer.
+func (f AuthorizerFunc) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	allowed, reason, err := f(ctx, newCheck(a))
+	if err != nil || !allowed {
+		return authorizer.DecisionNoOpinion, reason, err
+	}
+	return authorizer.DecisionAllow, reason, nil
+}
+
+func newCheck(a authorizer.Attributes) Check {
+	asked := Check{Verb: a.GetVerb()}
+	if u := a.GetUser(); u != nil {
+		asked.User = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+		for key, values := range u.GetExtra() {
+			if asked.User.Extra == nil {
+				asked.User.Extra = map[string]authenticationv1.ExtraValue{}
+			}
+			asked.User.Extra[key] = values
+		}
+	}
+	if !a.IsResourceRequest() {
+		asked.Path = a.GetPath()
+		return asked
+	}
+	asked.Group, asked.Version, asked.Resource = a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource()
+	asked.Subresource, asked.Namespace, asked.Name = a.GetSubresource(), a.GetNamespace(), a.GetName()
+	if requirements, err := a.GetFieldSelector(); err == nil {
+		asked.Fields = fieldRequirements(requirements)
+	}
+	if requirements, err := a.GetLabelSelector(); err == nil {
+		asked.Labels = labelRequirements(requirements)
+	}
+	return asked
+}
+
+func fieldRequirements(requirements fields.Requirements) []metav1.FieldSelectorRequirement {
+	var all []metav1.FieldSelectorRequirement
+	for _, r := range requirements {
+		operator := metav1.FieldSelectorOpIn
+		if r.Operator == selection.NotEquals {
+			operator = metav1.FieldSelectorOpNotIn
+		}
+		all = append(all, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
+	}
+	return all
+}
+
+func labelRequirements(requirements labels.Requirements) []metav1.LabelSelectorRequirement {
+	operators := map[selection.Operator]metav1.LabelSelectorOperator{
+		selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn,
+		selection.In: metav1.LabelSelectorOpIn, selection.NotEquals: metav1.LabelSelectorOpNotIn,
+		selection.NotIn: metav1.LabelSelectorOpNotIn, selection.Exists: metav1.LabelSelectorOpExists,
+		selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+	}
+	var all []metav1.LabelSelectorRequirement
+	for _, r := range requirements {
+		// What a review cannot say is left out, which asks for more.
+		if operator, ok := operators[r.Operator()]; ok {
+			values := r.ValuesUnsorted()
+			slices.Sort(values)
+			all = append(all, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: values})
+		}
+	}
+	return all
+}
+
 // MaxChecks is how many different checks one request may need. Each may be a request to the API server, which no cost unit
-// stands for, so they are counted apart; a check that was made before in the same request is not made again.
+// stands for, so they are counted apart; a check that was made before in the same request is not made again. They are divided
+// fairly: a group that has not made more than its share may go on when others have used up the limit.
 const MaxChecks = 128
 
 var errTooManyChecks = errors.New("too many checks")
@@ -28,10 +117,13 @@ type checker struct {
 	next     Authorizer
 	asked    int
 	exceeded bool
+	// share is what a group may ask in any case; asking is what the group has used that is asking.
+	share  int
+	asking *account
 }
 
-func newChecker(ctx context.Context, next Authorizer) *checker {
-	return &checker{ctx: ctx, next: next}
+func newChecker(ctx context.Context, next Authorizer, groups int) *checker {
+	return &checker{ctx: ctx, next: next, share: max(MaxChecks/groups, 1), asking: &account{}}
 }
 
 // bind is the value of authorizer and of authorizer.requestResource.
@@ -47,11 +139,12 @@ func (c *checker) bind(request *admissionv1.AdmissionRequest) (any, any) {
 
 // Authorize implements Authorizer.
 func (c *checker) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if c.asked >= MaxChecks {
+	if c.asked >= MaxChecks && c.asking.checks >= c.share {
 		c.exceeded = true
 		return authorizer.DecisionNoOpinion, "", errTooManyChecks
 	}
 	c.asked++
+	c.asking.checks++
 	return c.next.Authorize(c.ctx, a)
 }
 

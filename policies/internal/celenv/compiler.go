@@ -41,11 +41,13 @@ const (
 	Object
 	// Patch is for mutations with a JSON patch.
 	Patch
+	// Annotation is for annotations of audit events: a string, or null for none.
+	Annotation
 )
 
 var (
-	objectType = types.NewObjectType(mutation.ObjectTypeName)
-	patchType  = types.NewListType(types.NewObjectType(mutation.JSONPatchTypeName))
+	constructedType = types.NewObjectType(mutation.ObjectTypeName)
+	patchType       = types.NewListType(types.NewObjectType(mutation.JSONPatchTypeName))
 )
 
 // accepts tells whether an expression of the type may be used for r.
@@ -56,9 +58,11 @@ func (r Result) accepts(t *cel.Type) bool {
 	case String:
 		return t.IsExactType(cel.StringType)
 	case Object:
-		return t.IsExactType(objectType)
+		return t.IsExactType(constructedType)
 	case Patch:
 		return t.IsExactType(patchType)
+	case Annotation:
+		return t.IsExactType(cel.StringType) || t.IsExactType(cel.NullType)
 	default:
 		return t.IsExactType(cel.BoolType)
 	}
@@ -66,7 +70,7 @@ func (r Result) accepts(t *cel.Type) bool {
 
 // String is r in the words of CEL.
 func (r Result) String() string {
-	return [...]string{"bool", "string", "any value", "Object", "list of JSONPatch"}[r]
+	return [...]string{"bool", "string", "any value", "Object", "list of JSONPatch", "string or null"}[r]
 }
 
 // Compiler compiles expressions that see the same variables. It is immutable and safe for concurrent use.
@@ -74,20 +78,20 @@ type Compiler struct {
 	plain, mutating *cel.Env
 }
 
-// NewCompiler is the compiler for expressions that do not read the variable variables. All of its kind have the same
-// environment, which is most of what a compiled policy would weigh.
-func NewCompiler(text Text) (*Compiler, error) {
-	shared, err := untyped()
+// NewCompiler is the compiler for expressions about subject that do not read the variable variables. All of its kind have
+// the same environment, which is most of what a compiled policy would weigh.
+func NewCompiler(text Text, subject Subject) (*Compiler, error) {
+	shared, err := untyped[subject]()
 	if err != nil {
 		return nil, err
 	}
 	return newCompiler(shared, text)
 }
 
-// NewTypedCompiler is a compiler that knows the fields of object and oldObject: their type is the schema ref of schemas. It
-// finds more mistakes than evaluation needs to, and is for checking alone: a value is not converted to that type.
-func NewTypedCompiler(text Text, schemas map[string]*spec.Schema, ref string) (*Compiler, error) {
-	typed, err := newTypedDialect(schemas, ref)
+// NewTypedCompiler is a compiler that knows the fields of StageSets: their type is the schema ref of schemas. It finds more
+// mistakes than evaluation needs to, and is for checking alone: a value is not converted to that type.
+func NewTypedCompiler(text Text, subject Subject, schemas map[string]*spec.Schema, ref string) (*Compiler, error) {
+	typed, err := newTypedDialect(subject, schemas, ref)
 	if err != nil {
 		return nil, err
 	}

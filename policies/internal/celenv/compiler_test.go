@@ -13,7 +13,7 @@ import (
 
 func newCompiler(t testing.TB, text celenv.Text) *celenv.Compiler {
 	t.Helper()
-	compiler, err := celenv.NewCompiler(text)
+	compiler, err := celenv.NewCompiler(text, celenv.StageSet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func newTypedCompiler(t testing.TB) *celenv.Compiler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiler, err := celenv.NewTypedCompiler(celenv.New, schemas, schema.StageSet)
+	compiler, err := celenv.NewTypedCompiler(celenv.New, celenv.StageSet, schemas, schema.StageSet)
 	if err != nil {
 		t.Fatal(err)
 	}

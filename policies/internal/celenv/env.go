@@ -2,6 +2,7 @@ package celenv
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,6 +30,22 @@ const (
 	varRequestResource = plugincel.RequestResourceAuthorizerVarName
 	varVariables       = plugincel.VariableVarName
 	varTenant          = "tenant"
+	varStageSet        = "stageSet"
+	varStage           = "stage"
+	varSource          = "source"
+	varTarget          = "target"
+)
+
+// Subject is what expressions are about: it decides which variables they see.
+type Subject int
+
+const (
+	// StageSet is for the writing of a StageSet: the variables of ValidatingAdmissionPolicy.
+	StageSet Subject = iota
+	// Source is for the source of a stage: source, stageSet and stage.
+	Source
+	// Manifest is for a rendered object: object, source, stageSet, stage and target.
+	Manifest
 )
 
 // Text says where the text of an expression comes from. It is what Kubernetes keeps its environments apart by: text that is
@@ -66,30 +83,56 @@ type dialect struct {
 	plain, mutating *environment.EnvSet
 }
 
-// untyped is the dialect in which object and oldObject are dynamic, as they are when an expression is evaluated. It is built
-// once: it is immutable, and building it is what makes a compiler expensive.
-var untyped = sync.OnceValues(func() (dialect, error) { return newDialect(cel.DynType) })
+// untyped are the dialects in which StageSets and objects are dynamic, as they are when an expression is evaluated. Each is
+// built once: it is immutable, and building it is what makes a compiler expensive.
+var untyped = map[Subject]func() (dialect, error){
+	StageSet: sync.OnceValues(func() (dialect, error) { return newDialect(StageSet, anything) }),
+	Source:   sync.OnceValues(func() (dialect, error) { return newDialect(Source, anything) }),
+	Manifest: sync.OnceValues(func() (dialect, error) { return newDialect(Manifest, anything) }),
+}
 
-// newDialect declares the variables; object is the type of object and oldObject, and types are the declarations it needs.
-func newDialect(object *cel.Type, types ...*apiservercel.DeclType) (dialect, error) {
-	request, namespace := plugincel.BuildRequestType(), plugincel.BuildNamespaceType()
-	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	plain, err := base.Extend(environment.VersionedOptions{
-		IntroducedVersion: always,
-		EnvOptions: []cel.EnvOption{
-			cel.Variable(varObject, object),
-			cel.Variable(varOldObject, object),
-			cel.Variable(varParams, cel.DynType),
-			cel.Variable(varRequest, request.CelType()),
-			cel.Variable(varNamespace, namespace.CelType()),
-			cel.Variable(varAuthorizer, library.AuthorizerType),
-			cel.Variable(varRequestResource, library.ResourceCheckType),
-			cel.Variable(varTenant, cel.BoolType),
-		},
-		DeclTypes: append([]*apiservercel.DeclType{request, namespace}, types...),
-	})
+// stageSetTypes are the types of a StageSet and of one of its stages, and the declarations that they need.
+type stageSetTypes struct {
+	stageSet, stage *cel.Type
+	declarations    []*apiservercel.DeclType
+}
+
+var anything = stageSetTypes{stageSet: cel.DynType, stage: cel.DynType}
+
+// newDialect declares the variables of subject.
+func newDialect(subject Subject, known stageSetTypes) (dialect, error) {
+	options := environment.VersionedOptions{IntroducedVersion: always, DeclTypes: known.declarations}
+	declare := func(name string, of *cel.Type) {
+		options.EnvOptions = append(options.EnvOptions, cel.Variable(name, of))
+	}
+	object := func(name string, of *apiservercel.DeclType) {
+		declare(name, of.CelType())
+		options.DeclTypes = append(slices.Clip(options.DeclTypes), of)
+	}
+	declare(varParams, cel.DynType)
+	declare(varTenant, cel.BoolType)
+	object(varNamespace, plugincel.BuildNamespaceType())
+	if subject == StageSet {
+		declare(varObject, known.stageSet)
+		declare(varOldObject, known.stageSet)
+		declare(varAuthorizer, library.AuthorizerType)
+		declare(varRequestResource, library.ResourceCheckType)
+		object(varRequest, plugincel.BuildRequestType())
+	} else {
+		declare(varStageSet, known.stageSet)
+		declare(varStage, known.stage)
+		object(varSource, sourceType())
+	}
+	if subject == Manifest {
+		declare(varObject, cel.DynType)
+		object(varTarget, targetType())
+	}
+	plain, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(options)
 	if err != nil {
 		return dialect{}, fmt.Errorf("declaring the variables of policies: %w", err)
+	}
+	if subject != StageSet {
+		return dialect{plain: plain, mutating: plain}, nil
 	}
 	mutating, err := plain.Extend(patchTypes)
 	if err != nil {
@@ -98,11 +141,34 @@ func newDialect(object *cel.Type, types ...*apiservercel.DeclType) (dialect, err
 	return dialect{plain: plain, mutating: mutating}, nil
 }
 
+func sourceType() *apiservercel.DeclType {
+	return objectType("stageset.Source", map[string]*apiservercel.DeclType{
+		"apiVersion": apiservercel.StringType, "kind": apiservercel.StringType,
+		"namespace": apiservercel.StringType, "name": apiservercel.StringType,
+		"url": apiservercel.StringType, "revision": apiservercel.StringType, "digest": apiservercel.StringType,
+		"verified": apiservercel.BoolType,
+	})
+}
+
+func targetType() *apiservercel.DeclType {
+	return objectType("stageset.Target", map[string]*apiservercel.DeclType{
+		"remote": apiservercel.BoolType, "server": apiservercel.StringType, "serviceAccountName": apiservercel.StringType,
+	})
+}
+
+func objectType(name string, fields map[string]*apiservercel.DeclType) *apiservercel.DeclType {
+	declared := make(map[string]*apiservercel.DeclField, len(fields))
+	for field, of := range fields {
+		declared[field] = apiservercel.NewDeclField(field, of, true, nil, nil)
+	}
+	return apiservercel.NewObjectType(name, declared)
+}
+
 // refPrefix is what a reference to a schema starts with in OpenAPI v3.
 const refPrefix = "#/components/schemas/"
 
-// newTypedDialect is a dialect in which object and oldObject have the type that the schema ref of schemas describes.
-func newTypedDialect(schemas map[string]*spec.Schema, ref string) (dialect, error) {
+// newTypedDialect is a dialect in which StageSets have the type that the schema ref of schemas describes.
+func newTypedDialect(subject Subject, schemas map[string]*spec.Schema, ref string) (dialect, error) {
 	schema, err := resolver.PopulateRefs(func(ref string) (*spec.Schema, bool) {
 		found, ok := schemas[strings.TrimPrefix(ref, refPrefix)]
 		return found, ok
@@ -110,10 +176,27 @@ func newTypedDialect(schemas map[string]*spec.Schema, ref string) (dialect, erro
 	if err != nil {
 		return dialect{}, fmt.Errorf("resolving the schema %s: %w", ref, err)
 	}
-	object := common.SchemaDeclType(&openapi.Schema{Schema: schema}, true)
-	if object == nil {
+	stageSet := common.SchemaDeclType(&openapi.Schema{Schema: schema}, true)
+	if stageSet == nil {
 		return dialect{}, fmt.Errorf("the schema %s is not that of an object", ref)
 	}
-	object = object.MaybeAssignTypeName("StageSet")
-	return newDialect(object.CelType(), object)
+	stageSet = stageSet.MaybeAssignTypeName("StageSet")
+	known := stageSetTypes{stageSet: stageSet.CelType(), stage: cel.DynType, declarations: []*apiservercel.DeclType{stageSet}}
+	if stage := stageType(stageSet); stage != nil {
+		known.stage = stage.CelType()
+	}
+	return newDialect(subject, known)
+}
+
+// stageType is the type of the items of spec.stages; nil if there are none.
+func stageType(stageSet *apiservercel.DeclType) *apiservercel.DeclType {
+	at := stageSet
+	for _, name := range []string{"spec", "stages"} {
+		field, ok := at.Fields[name]
+		if !ok {
+			return nil
+		}
+		at = field.Type
+	}
+	return at.ElemType
 }

@@ -23,7 +23,8 @@ const RequestCostLimit = 2_000_000
 
 // Values are what the variables stand for that are the same for all expressions of a request.
 type Values struct {
-	// Request is the variable request; it is not nil. Object, oldObject and uid are not part of it.
+	// Request is the variable request; it is nil only where the subject has no such variable. Object, oldObject and uid are not
+	// part of it.
 	Request *admissionv1.AdmissionRequest
 	// Namespace is namespaceObject; when nil, reading it is an error.
 	Namespace *corev1.Namespace
@@ -31,6 +32,39 @@ type Values struct {
 	Authorizer Authorizer
 	// Tenant is tenant.
 	Tenant bool
+	// Release are stageSet, stage, source and target, as far as the subject has them.
+	Release map[string]any
+}
+
+// SourceVariables are the fields of the variable source.
+type SourceVariables struct {
+	APIVersion, Kind, Namespace, Name, URL, Revision, Digest string
+	Verified                                                 bool
+}
+
+// TargetVariables are the fields of the variable target.
+type TargetVariables struct {
+	Remote                     bool
+	Server, ServiceAccountName string
+}
+
+// Release are the variables of Source and Manifest: the fields of the StageSet and of its stage, the source, and the target,
+// which is nil for Source.
+func Release(stageSet, stage map[string]any, source SourceVariables, target *TargetVariables) map[string]any {
+	variables := map[string]any{
+		varStageSet: stageSet,
+		varStage:    stage,
+		varSource: map[string]any{
+			"apiVersion": source.APIVersion, "kind": source.Kind, "namespace": source.Namespace, "name": source.Name,
+			"url": source.URL, "revision": source.Revision, "digest": source.Digest, "verified": source.Verified,
+		},
+	}
+	if target != nil {
+		variables[varTarget] = map[string]any{
+			"remote": target.Remote, "server": target.Server, "serviceAccountName": target.ServiceAccountName,
+		}
+	}
+	return variables
 }
 
 // Evaluation is the evaluation of expressions for one request: what they have in common and what they have cost. It is for
@@ -42,6 +76,7 @@ type Evaluation struct {
 	authorizer      any
 	requestResource any
 	tenant          bool
+	release         map[string]any
 
 	checks *checker
 	groups uint64
@@ -51,17 +86,20 @@ type Evaluation struct {
 // NewEvaluation is an evaluation for groups groups of expressions.
 func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 	e := &Evaluation{
-		operation: values.Request.Operation,
-		request:   requestValue(values.Request),
+		request:   types.NullValue,
 		namespace: types.NullValue,
 		tenant:    values.Tenant,
+		release:   values.Release,
 		groups:    uint64(max(groups, 1)),
+	}
+	if values.Request != nil {
+		e.operation, e.request = values.Request.Operation, requestValue(values.Request)
 	}
 	if values.Namespace != nil {
 		e.namespace = common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(values.Namespace))
 	}
-	if values.Authorizer != nil {
-		e.checks = newChecker(ctx, values.Authorizer)
+	if values.Authorizer != nil && values.Request != nil {
+		e.checks = newChecker(ctx, values.Authorizer, max(groups, 1))
 		e.authorizer, e.requestResource = e.checks.bind(values.Request)
 	}
 	return e
@@ -76,21 +114,34 @@ func requestValue(request *admissionv1.AdmissionRequest) ref.Val {
 	return common.SchemalessTypedToVal(&seen)
 }
 
+// account is what a group has used.
+type account struct {
+	spent  uint64
+	checks int
+}
+
 // Group is expressions that belong together: they share variables, parameters and a part of the budget.
 type Group struct {
 	evaluation *Evaluation
 	variables  *Variables
 	params     any
-	spent      uint64
+	used       *account
 }
 
 // Group is a new group. A nil params is null.
 func (e *Evaluation) Group(variables *Variables, params map[string]any) *Group {
-	g := &Group{evaluation: e, variables: variables, params: types.NullValue}
+	g := &Group{evaluation: e, variables: variables, used: &account{}}
+	return g.With(params)
+}
+
+// With is g with other parameters. Both use the same part of the budget.
+func (g *Group) With(params map[string]any) *Group {
+	other := *g
+	other.params = types.NullValue
 	if params != nil {
-		g.params = params
+		other.params = params
 	}
-	return g
+	return &other
 }
 
 // Scope is what the expressions of a group see for one pair of objects. Variables are evaluated once in it.
@@ -137,7 +188,8 @@ func (s *Scope) ResolveName(name string) (any, bool) {
 	case varVariables:
 		return s.variableMap(), true
 	default:
-		return nil, false
+		value, ok := s.evaluation.release[name]
+		return value, ok
 	}
 }
 
@@ -171,6 +223,7 @@ func (s *Scope) evaluate(x *Expression) (ref.Val, error) {
 	s.ruleSpent = 0
 	if s.evaluation.checks != nil {
 		s.evaluation.checks.exceeded = false
+		s.evaluation.checks.asking = s.used
 	}
 	value, err := s.run(x)
 	if err != nil {
@@ -212,7 +265,7 @@ func (s *Scope) exhausted() *EvalError {
 	if s.ruleSpent > RuleCostLimit {
 		return errRuleCost
 	}
-	if share := RequestCostLimit / s.evaluation.groups; s.evaluation.spent > RequestCostLimit && s.spent > share {
+	if share := RequestCostLimit / s.evaluation.groups; s.evaluation.spent > RequestCostLimit && s.used.spent > share {
 		return errRequestCost
 	}
 	return nil
@@ -225,7 +278,7 @@ func (s *Scope) charge(details *cel.EvalDetails) {
 		cost = min(*actual, RuleCostLimit+1)
 	}
 	s.ruleSpent += cost
-	s.spent += cost
+	s.used.spent += cost
 	s.evaluation.spent += cost
 }
 

@@ -455,9 +455,10 @@ func TestChecks(t *testing.T) {
 		checks, want int
 		wantErr      string
 	}{
-		"some":     {checks: 64, want: 64},
-		"all":      {checks: 128, want: 128},
-		"too many": {checks: 129, want: 128, wantErr: "was not evaluated: the request needs more than 128 authorizer checks"},
+		"some": {checks: 64, want: 64},
+		"all":  {checks: 128, want: 128},
+		"too many": {checks: 129, want: 128, wantErr: "was not evaluated: the request needs more than 128 " +
+			"authorizer checks, and this policy more than its share"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := &authorize{answer: allow}

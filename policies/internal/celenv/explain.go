@@ -54,7 +54,8 @@ var (
 		RequestCostLimit)}
 	errDeadline = &EvalError{Limit: true, Message: "was not evaluated in time"}
 	errChecks   = &EvalError{Limit: true, Message: fmt.Sprintf(
-		"was not evaluated: the request needs more than %d authorizer checks", MaxChecks)}
+		"was not evaluated: the request needs more than %d authorizer checks, and this policy more than its share",
+		MaxChecks)}
 )
 
 // maxReadsLength bounds how much of an expression an error repeats.

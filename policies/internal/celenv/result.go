@@ -43,6 +43,23 @@ func (x *Expression) Message(s *Scope) (string, error) {
 	return OneMessage(string(result)), nil
 }
 
+// Annotation evaluates x, which was compiled for Annotation, to text like Message, and tells whether there is any. The error
+// is an *EvalError.
+func (x *Expression) Annotation(s *Scope) (string, bool, error) {
+	value, err := s.evaluate(x)
+	if err != nil {
+		return "", false, err
+	}
+	switch result := value.(type) {
+	case types.Null:
+		return "", false, nil
+	case types.String:
+		return OneMessage(string(result)), true, nil
+	default:
+		return "", false, unexpected(value, Annotation)
+	}
+}
+
 // OneMessage is text as Message returns it.
 func OneMessage(text string) string {
 	var lines []string

@@ -1,0 +1,58 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/stageset/stageset/policies/internal/celenv"
+)
+
+// Review has the API server answer a SubjectAccessReview: it fills in the status, or says why it cannot. It is a client's
+// Create.
+type Review func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error
+
+// NewAuthorizer is an Authorizer that asks the API server. It keeps no answer: a Set asks for the same only once a request,
+// and what somebody may do can change before the next.
+func NewAuthorizer(review Review) Authorizer {
+	return celenv.AuthorizerFunc(func(ctx context.Context, asked celenv.Check) (bool, string, error) {
+		question := newReview(asked)
+		if err := review(ctx, question); err != nil {
+			return false, "", fmt.Errorf("asking for access: %w", err)
+		}
+		status := question.Status
+		if !status.Allowed && status.EvaluationError != "" {
+			return false, status.Reason, errors.New(status.EvaluationError)
+		}
+		return status.Allowed && !status.Denied, status.Reason, nil
+	})
+}
+
+func newReview(asked celenv.Check) *authorizationv1.SubjectAccessReview {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: asked.User.Username, UID: asked.User.UID, Groups: asked.User.Groups,
+	}}
+	if len(asked.User.Extra) > 0 {
+		review.Spec.Extra = map[string]authorizationv1.ExtraValue{}
+	}
+	for key, values := range asked.User.Extra {
+		review.Spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	if asked.Path != "" {
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: asked.Path, Verb: asked.Verb}
+		return review
+	}
+	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb: asked.Verb, Group: asked.Group, Version: asked.Version, Resource: asked.Resource,
+		Subresource: asked.Subresource, Namespace: asked.Namespace, Name: asked.Name,
+	}
+	if len(asked.Fields) > 0 {
+		review.Spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: asked.Fields}
+	}
+	if len(asked.Labels) > 0 {
+		review.Spec.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: asked.Labels}
+	}
+	return review
+}
