@@ -89,10 +89,11 @@ func (d *demo) build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer log.Close()
-	build := d.make(ctx, append(slow, "build")...)
+	// The Go command itself knows whether these are up to date.
+	build := d.make(ctx, append(slow, "bin/stageset-admission", "bin/stageset-reconciler")...)
 	build.Stdout, build.Stderr = log, log
 	if err := build.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w", strings.Join(build.Args, " "), err)
+		return "", fmt.Errorf("make: %w", err)
 	}
 	return "", nil
 }

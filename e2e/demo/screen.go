@@ -62,7 +62,7 @@ func (s *screen) failed(problem, log string, end []string, hint string) {
 		s.labelled("Log", log)
 	}
 	for _, line := range end {
-		s.line("            | %s", line)
+		s.line("%12s| %s", "", shorten(line, lineWidth-len(indent)-14))
 	}
 	s.labelled("What to do", hint)
 }
@@ -165,4 +165,13 @@ func wrap(text string, first, rest int) []string {
 		lines, width = append(lines, line), rest
 	}
 	return lines
+}
+
+// shorten cuts a line to at most so many characters, and shows that it did.
+func shorten(line string, width int) string {
+	characters := []rune(strings.ReplaceAll(line, "\t", "  "))
+	if len(characters) <= width {
+		return string(characters)
+	}
+	return string(characters[:width-1]) + "…"
 }

@@ -30,7 +30,7 @@ func TestScreen(t *testing.T) {
 	s.done("which is not told, as there was something below")
 	s.begin("Something that fails")
 	pass(time.Second)
-	s.failed("no luck", "logs/a.log", []string{"why", "why not"}, "Try again.")
+	s.failed("no luck", "logs/a.log", []string{"why", "\twhy " + strings.Repeat("not ", 30)}, "Try again.")
 	s.ending()
 	s.done("Logs stay.")
 
@@ -54,7 +54,7 @@ It begins.
     Problem     no luck
     Log         logs/a.log
                 | why
-                | why not
+                |   why not not not not not not not not not not not not not not not not not not not not not…
     What to do  Try again.
 
 Stop everything, and leave no process and no port               0.0s   Logs stay.
