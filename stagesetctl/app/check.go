@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/stagesetctl/files"
 )
 
@@ -17,7 +17,8 @@ func (c *cli) checkCommand() *cobra.Command {
 		Use:   "check PATH...",
 		Short: "Find everything for which a cluster would refuse a policy",
 		Long: `Find everything for which a cluster would refuse a policy: fields that there are not, values that are not allowed,
-expressions that do not compile, and fields of objects that their kind does not have. It needs no cluster.
+expressions that do not compile, and fields of StageSets that there are not. It needs no cluster. What is only questionable
+is a warning, and does not count.
 
 PATH is a file, a directory, or - for standard input. Files may have several documents; only StageSetPolicies count.`,
 		Args: cobra.MinimumNArgs(1),
@@ -34,28 +35,48 @@ PATH is a file, a directory, or - for standard input. Files may have several doc
 			if err == nil && len(list) == 0 {
 				return errNoPolicy
 			}
+			var warnings files.Problems
 			for _, policy := range list {
-				found, err := check(cmd.Context(), policy)
+				warned, found, err := check(cmd.Context(), policy)
 				if err != nil {
 					return err
 				}
-				problems = append(problems, found...)
+				warnings, problems = append(warnings, warned...), append(problems, found...)
 			}
-			if len(problems) > 0 {
-				_, _ = fmt.Fprintln(c.Out, problems.Sort())
-				return errFindings
-			}
-			_, err = fmt.Fprintf(c.Out, "%s\n", plural(len(list), "policy is fine", "policies are fine"))
-			return err
+			return c.reportCheck(len(list), warnings.Sort(), problems.Sort())
 		},
 	}
 }
 
+func (c *cli) reportCheck(checked int, warnings, problems files.Problems) error {
+	for _, warning := range warnings {
+		_, _ = fmt.Fprintln(c.Out, warning)
+	}
+	if len(problems) > 0 {
+		_, _ = fmt.Fprintln(c.Out, problems)
+		return errFindings
+	}
+	_, err := fmt.Fprintf(c.Out, "%s\n", plural(checked, "policy is fine", "policies are fine"))
+	return err
+}
+
 var errNoPolicy = errors.New("there is no StageSetPolicy in these files")
 
-// check is what is wrong with policy, which is well-formed.
-func check(ctx context.Context, policy files.Policy) (files.Problems, error) {
-	return locate(policy, policies.Check(ctx, []v1alpha1.StageSetPolicy{policy.Parsed}))
+// check is what is questionable and what is wrong about policy, which is well-formed.
+func check(ctx context.Context, policy files.Policy) (warnings, problems files.Problems, err error) {
+	list, err := builtin.Policies()
+	if err != nil {
+		return nil, nil, err
+	}
+	questionable, err := policies.Check(ctx, &policy.Parsed, policies.CheckOptions{BuiltIn: names(list)})
+	if problems, err = locate(policy, err); err != nil {
+		return nil, nil, err
+	}
+	for _, warning := range located(policy, questionable) {
+		warning.Message = "warning: " + warning.Message
+		warnings = append(warnings, warning)
+	}
+	return warnings, problems, nil
 }
 
 // locate is where in its file a policy has the problems that err is about.
@@ -67,6 +88,11 @@ func locate(policy files.Policy, err error) (files.Problems, error) {
 	if !errors.As(err, &found) {
 		return nil, err
 	}
+	return located(policy, found), nil
+}
+
+// located are the problems found in policy, with where they are in its file.
+func located(policy files.Policy, found policies.Problems) files.Problems {
 	var problems files.Problems
 	for _, p := range found {
 		message := fmt.Sprintf("policy %s: %s: %s", p.Policy, p.Field, p.Message)
@@ -76,7 +102,7 @@ func locate(policy files.Policy, err error) (files.Problems, error) {
 			problems = append(problems, policy.At(p.Field, message))
 		}
 	}
-	return problems, nil
+	return problems
 }
 
 func plural(n int, one, many string) string {

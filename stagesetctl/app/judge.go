@@ -124,11 +124,7 @@ func compile(
 		if len(own) == 0 {
 			continue
 		}
-		located, err := locate(policy, own)
-		if err != nil {
-			return nil, err
-		}
-		problems = append(problems, located...)
+		problems = append(problems, located(policy, own)...)
 	}
 	return nil, problems.Sort()
 }
