@@ -1,9 +1,13 @@
 package policytest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,8 +28,11 @@ const (
 // input is what a test asks.
 func input(test *v1alpha1.PolicyTest) (policies.Input, error) {
 	var in policies.Input
+	if len(test.Objects) > 0 || test.StageSet != nil || test.Stage != "" || test.Source != nil || test.Target != nil {
+		return in, errors.New("objects, stageSet, stage, source and target are for the targets Source and Manifest")
+	}
 	var err error
-	if in.Namespace, err = namespace(test); err != nil {
+	if in.Namespace, err = namespace(v1alpha1.TargetStageSet, test); err != nil {
 		return in, err
 	}
 	if in.Object, err = stageSet("object", test.Object, in.Namespace.Name); err != nil {
@@ -35,6 +42,7 @@ func input(test *v1alpha1.PolicyTest) (policies.Input, error) {
 		return in, err
 	}
 	in.Request = request(test, in)
+	in.Authorizer = authorizer(test.Permissions)
 	return in, fits(in)
 }
 
@@ -79,8 +87,26 @@ func request(test *v1alpha1.PolicyTest, in policies.Input) *admissionv1.Admissio
 	return made
 }
 
+// authorizer allows what is among permissions, and nothing else.
+func authorizer(permissions []v1alpha1.Permission) policies.Authorizer {
+	return policies.NewAuthorizer(func(_ context.Context, review *authorizationv1.SubjectAccessReview) error {
+		asked := review.Spec.ResourceAttributes
+		review.Status.Allowed = asked != nil && slices.ContainsFunc(permissions, func(p v1alpha1.Permission) bool {
+			resource := asked.Resource
+			if asked.Subresource != "" {
+				resource += "/" + asked.Subresource
+			}
+			return p.Verb == asked.Verb && grants(p.APIGroup, asked.Group) && grants(p.Resource, resource) &&
+				grants(p.Namespace, asked.Namespace) && grants(p.Name, asked.Name)
+		})
+		return nil
+	})
+}
+
+func grants(part, asked string) bool { return part == "" || part == asked }
+
 // namespace is the Namespace of a test, with the label that the API server gives every Namespace.
-func namespace(test *v1alpha1.PolicyTest) (*corev1.Namespace, error) {
+func namespace(target v1alpha1.Target, test *v1alpha1.PolicyTest) (*corev1.Namespace, error) {
 	fields, err := decode("namespace", test.Namespace)
 	if err != nil {
 		return nil, err
@@ -90,7 +116,7 @@ func namespace(test *v1alpha1.PolicyTest) (*corev1.Namespace, error) {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
 	if made.Name == "" {
-		made.Name = namespaceName(test)
+		made.Name = namespaceName(target, test)
 	}
 	if made.Labels == nil {
 		made.Labels = map[string]string{}
@@ -101,13 +127,17 @@ func namespace(test *v1alpha1.PolicyTest) (*corev1.Namespace, error) {
 
 // namespaceName is the name of the namespace of a test: that of its Namespace, or of one of its objects. What cannot be
 // decoded is reported where it is used.
-func namespaceName(test *v1alpha1.PolicyTest) string {
+func namespaceName(target v1alpha1.Target, test *v1alpha1.PolicyTest) string {
 	if fields, err := decode("namespace", test.Namespace); err == nil {
 		if name, _, _ := unstructured.NestedString(fields, "metadata", "name"); name != "" {
 			return name
 		}
 	}
-	for _, raw := range []*runtime.RawExtension{test.Object, test.OldObject} {
+	owners := []*runtime.RawExtension{test.Object, test.OldObject}
+	if target != v1alpha1.TargetStageSet {
+		owners = []*runtime.RawExtension{test.StageSet}
+	}
+	for _, raw := range owners {
 		if fields, err := decode("object", raw); err == nil {
 			if name, _, _ := unstructured.NestedString(fields, "metadata", "namespace"); name != "" {
 				return name

@@ -31,7 +31,11 @@ func (r Result) Passed() bool { return len(r.Failures) == 0 }
 // for itself, so that it says the same in every installation: its params and its tenant are the only ones. The error is
 // policies.Problems; a policy that does not compile is not tested.
 func Run(ctx context.Context, policy *v1alpha1.StageSetPolicy) ([]Result, error) {
-	if _, err := policies.Compile(ctx, []v1alpha1.StageSetPolicy{*policy}, policies.Options{}); err != nil {
+	options := policies.Options{}
+	if policy.Spec.ParamKind != nil {
+		options.ParamResources = []v1alpha1.ParamKind{*policy.Spec.ParamKind}
+	}
+	if _, err := policies.Compile(ctx, []v1alpha1.StageSetPolicy{*policy}, options); err != nil {
 		return nil, err
 	}
 	results := make([]Result, 0, len(policy.Spec.Tests))
@@ -48,8 +52,38 @@ func Run(ctx context.Context, policy *v1alpha1.StageSetPolicy) ([]Result, error)
 	return results, nil
 }
 
+// Check finds what is wrong with a policy that is about to be stored, as policies.Check does, and, if it compiles, also the
+// tests that it carries which do not pass. The error is policies.Problems.
+func Check(ctx context.Context, policy *v1alpha1.StageSetPolicy, options policies.CheckOptions) (policies.Problems, error) {
+	warnings, err := policies.Check(ctx, policy, options)
+	if err != nil {
+		return warnings, err
+	}
+	results, err := Run(ctx, policy)
+	if err != nil {
+		return warnings, err
+	}
+	var problems policies.Problems
+	for _, result := range results {
+		for _, failure := range result.Failures {
+			problems = append(problems, policies.Problem{
+				Policy: policy.Name, Field: fmt.Sprintf("spec.tests[%s]", result.Test),
+				Message: strings.Join(strings.FieldsFunc(failure, func(r rune) bool { return r == '\n' }), "; "),
+			})
+		}
+	}
+	if len(problems) > 0 {
+		return warnings, problems
+	}
+	return warnings, nil
+}
+
 func run(ctx context.Context, policy *v1alpha1.StageSetPolicy, test *v1alpha1.PolicyTest) ([]string, error) {
-	options := policies.Options{}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("not run: %w", err)
+	}
+	// Tests say what their parameters are; those that say nothing have none.
+	options := policies.Options{Lookup: noParams{}}
 	if test.Tenant != nil && !*test.Tenant {
 		options.PlatformNamespaces = []string{policies.AllNamespaces}
 	}
@@ -60,10 +94,26 @@ func run(ctx context.Context, policy *v1alpha1.StageSetPolicy, test *v1alpha1.Po
 	if params != nil {
 		options.Params = map[string]map[string]any{policy.Name: params}
 	}
+	if policy.Spec.ParamKind != nil {
+		// Whether an installation allows the kind is not for the test.
+		options.ParamResources = []v1alpha1.ParamKind{*policy.Spec.ParamKind}
+	}
 	set, err := policies.Compile(ctx, []v1alpha1.StageSetPolicy{*policy}, options)
 	if err != nil {
 		return nil, err
 	}
+	if policy.Spec.Target == "" || policy.Spec.Target == v1alpha1.TargetStageSet {
+		return runStageSet(ctx, set, test)
+	}
+	decision, err := judgeRelease(ctx, set, policy.Spec.Target, test)
+	if err != nil {
+		return nil, err
+	}
+	return compareDecision(test, decision), nil
+}
+
+// runStageSet runs a test as a request.
+func runStageSet(ctx context.Context, set *policies.Set, test *v1alpha1.PolicyTest) ([]string, error) {
 	in, err := input(test)
 	if err != nil {
 		return nil, err
@@ -77,12 +127,20 @@ func run(ctx context.Context, policy *v1alpha1.StageSetPolicy, test *v1alpha1.Po
 	return append(failures, compareDecision(test, set.Validate(ctx, in))...), nil
 }
 
+// noParams has no parameters.
+type noParams struct{}
+
+// Params implements policies.ParamLookup.
+func (noParams) Params(context.Context, policies.ParamQuery) ([]*unstructured.Unstructured, error) {
+	return nil, nil
+}
+
 // compareDefaulted compares what the mutations made of the object. The annotation that records them is the engine's.
 func compareDefaulted(test *v1alpha1.PolicyTest, got *unstructured.Unstructured) []string {
 	if test.Defaulted == nil {
 		return nil
 	}
-	want, err := stageSet("defaulted", test.Defaulted, namespaceName(test))
+	want, err := stageSet("defaulted", test.Defaulted, namespaceName(v1alpha1.TargetStageSet, test))
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -1,0 +1,141 @@
+package policytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+)
+
+// defaultStageSet is what a source, or objects, belong to if a test does not say.
+const defaultStageSet = `{"metadata":{"name":"app"},"spec":{"stages":[{"name":"web","sourceRef":{"name":"app"}}]}}`
+
+// judgeRelease is what set says about the source, or about all objects together, of a test.
+func judgeRelease(ctx context.Context, set *policies.Set, target v1alpha1.Target, test *v1alpha1.PolicyTest) (
+	policies.Decision, error,
+) {
+	in, err := sourceInput(test)
+	if err != nil {
+		return policies.Decision{}, err
+	}
+	if target == v1alpha1.TargetSource {
+		if test.Object != nil || len(test.Objects) > 0 {
+			return policies.Decision{}, errors.New("object: a source has none: set source")
+		}
+		return set.ValidateSource(ctx, in), nil
+	}
+	objects, err := manifests(test)
+	if err != nil {
+		return policies.Decision{}, err
+	}
+	on := v1alpha1.TargetFacts{}
+	if test.Target != nil {
+		on = *test.Target
+	}
+	var all policies.Decision
+	for _, object := range objects {
+		said := set.ValidateManifest(ctx, policies.ManifestInput{SourceInput: in, Object: object, Target: on})
+		all.Denied = append(all.Denied, said.Denied...)
+		all.Warned = append(all.Warned, said.Warned...)
+		all.Audited = append(all.Audited, said.Audited...)
+		all.Ignored = append(all.Ignored, said.Ignored...)
+	}
+	return all, nil
+}
+
+// sourceInput is the source of a test, with what it belongs to.
+func sourceInput(test *v1alpha1.PolicyTest) (policies.SourceInput, error) {
+	var in policies.SourceInput
+	if test.OldObject != nil || test.Operation != "" || test.User != nil || test.Defaulted != nil {
+		return in, errors.New("oldObject, operation, user and defaulted are for the target StageSet")
+	}
+	var err error
+	if in.Namespace, err = namespace(v1alpha1.TargetManifest, test); err != nil {
+		return in, err
+	}
+	raw := test.StageSet
+	if raw == nil {
+		raw = &runtime.RawExtension{Raw: []byte(defaultStageSet)}
+	}
+	if in.StageSet, err = stageSet("stageSet", raw, in.Namespace.Name); err != nil {
+		return in, err
+	}
+	stage, err := stageOf(in.StageSet, test.Stage)
+	if err != nil {
+		return in, err
+	}
+	in.Stage, _ = stage["name"].(string)
+	in.Source = source(test, stage, in.Namespace.Name)
+	return in, nil
+}
+
+// stageOf is the stage name of owner, or its first if no name is given.
+func stageOf(owner *unstructured.Unstructured, name string) (map[string]any, error) {
+	stages, _, _ := unstructured.NestedSlice(owner.Object, "spec", "stages")
+	i := slices.IndexFunc(stages, func(item any) bool {
+		stage, ok := item.(map[string]any)
+		return ok && (name == "" || stage["name"] == name)
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("stage: the StageSet has no stage %q", name)
+	}
+	return stages[i].(map[string]any), nil
+}
+
+// source is the source of a test, where it does not say that of the stage.
+func source(test *v1alpha1.PolicyTest, stage map[string]any, namespace string) v1alpha1.SourceFacts {
+	reference := func(field, otherwise string) string {
+		if value, _, _ := unstructured.NestedString(stage, "sourceRef", field); value != "" {
+			return value
+		}
+		return otherwise
+	}
+	made := v1alpha1.SourceFacts{}
+	if test.Source != nil {
+		made = *test.Source
+	}
+	for _, part := range []struct {
+		field     *string
+		otherwise string
+	}{
+		{&made.APIVersion, reference("apiVersion", "source.toolkit.fluxcd.io/v1")},
+		{&made.Kind, reference("kind", "ExternalArtifact")},
+		{&made.Namespace, reference("namespace", namespace)},
+		{&made.Name, reference("name", "")},
+	} {
+		if *part.field == "" {
+			*part.field = part.otherwise
+		}
+	}
+	return made
+}
+
+// manifests are the objects of a test.
+func manifests(test *v1alpha1.PolicyTest) ([]*unstructured.Unstructured, error) {
+	raws := slices.Clone(test.Objects)
+	if test.Object != nil {
+		raws = append(raws, *test.Object)
+	}
+	if len(raws) == 0 {
+		return nil, errors.New("object: set object or objects")
+	}
+	made := make([]*unstructured.Unstructured, 0, len(raws))
+	for i := range raws {
+		fields, err := decode("object", &raws[i])
+		if err != nil {
+			return nil, err
+		}
+		object := &unstructured.Unstructured{Object: fields}
+		if object.GetAPIVersion() == "" || object.GetKind() == "" {
+			return nil, errors.New("object: apiVersion or kind is not set")
+		}
+		made = append(made, object)
+	}
+	return made, nil
+}
