@@ -157,7 +157,7 @@ func assemble(
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
 		Store:    inventories,
-		Policies: set,
+		Policies: func() *policies.Set { return set },
 		Pipeline: &pipeline.Pipeline{
 			Tenants:     tenants,
 			Resolver:    source.NewResolver(hosts),

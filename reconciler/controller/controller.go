@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/pipeline"
+	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/status"
 )
 
@@ -44,7 +44,7 @@ type Reconciler struct {
 	// Live reads past the cache.
 	Live     client.Reader
 	Store    *store.Store
-	Policies *policies.Set
+	Policies rules.Policies
 	Pipeline *pipeline.Pipeline
 	Events   Recorder
 	Clock    clock.PassiveClock

@@ -3,37 +3,53 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/release"
+	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/status"
 )
 
 // defaultTimeout is the schema's default of spec.timeout.
 const defaultTimeout = 15 * time.Minute
 
+// candidate is what a pass works on: the defaulted StageSet, what the policies say of it, and its pinned sources.
+type candidate struct {
+	set    *v1.StageSet
+	review *rules.Review
+	pinned pipeline.Pinned
+	// identity changes with whatever makes a run another one.
+	identity string
+}
+
 // release is a pass of a StageSet that is neither deleted nor suspended.
 func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
-	set, err := r.admit(ctx, snap)
+	set, review, err := r.Policies.Admit(ctx, snap.set, snap.namespace)
 	if err != nil {
 		snap.memo.drop()
 		return failed(err)
 	}
-	pinned, err := r.Pipeline.Pin(ctx, set)
+	pinned, err := r.Pipeline.Pin(ctx, set, review)
 	if err != nil {
 		snap.memo.drop()
 		return failed(err)
 	}
-	ended := r.advance(ctx, snap, set, pinned)
+	ended := r.advance(ctx, snap, candidate{
+		set: set, review: review, pinned: pinned,
+		identity: strings.Join([]string{
+			strconv.FormatInt(set.Generation, 10), set.Annotations[v1.AnnotationRequestedAt], review.Identity(), pinned.Identity(),
+		}, " "),
+	})
+	if warnings := review.Warnings(); warnings != "" && ended.Kind == status.Succeeded {
+		ended.Message += "; policies warn: " + warnings
+	}
 	ended.Revisions = pinned.Revisions()
 	for i := range ended.Stages {
 		ended.Stages[i].Revision = pinned.Stages[i].Pin.Revision
@@ -47,40 +63,12 @@ func failed(err error) outcome {
 	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
 }
 
-// admit defaults the stored StageSet on a copy and checks it against the policies, as a CREATE by nobody: a webhook that
-// was down, bypassed or younger than the object changes nothing about what may run.
-func (r *Reconciler) admit(ctx context.Context, snap *snapshot) (*v1.StageSet, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(snap.set)
-	if err != nil {
-		return nil, fmt.Errorf("convert StageSet: %w", err)
-	}
-	stored := &unstructured.Unstructured{Object: content}
-	stored.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
-	in := policies.Input{Object: stored, Namespace: snap.namespace}
-	if in.Object, err = r.Policies.Default(ctx, in); err != nil {
-		return nil, failure.NewStalled(v1.ReasonPolicyViolation, "defaulting policies cannot be evaluated: %w", err)
-	}
-	if decision := r.Policies.Validate(ctx, in); len(decision.Denied) > 0 {
-		lines := make([]string, 0, len(decision.Denied))
-		for _, violation := range decision.Denied {
-			lines = append(lines, violation.String())
-		}
-		return nil, failure.NewStalled(v1.ReasonPolicyViolation, "%s", strings.Join(lines, "; "))
-	}
-	var set v1.StageSet
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Object.Object, &set); err != nil {
-		return nil, failure.NewStalled(v1.ReasonInvalidSpec, "the defaulted StageSet is not valid: %w", err)
-	}
-	return &set, nil
-}
-
 // advance begins or resumes a run and carries it as far as it goes.
-func (r *Reconciler) advance(ctx context.Context, snap *snapshot, set *v1.StageSet, pinned pipeline.Pinned) outcome {
-	identity := fmt.Sprintf("%d %s %s", set.Generation, set.Annotations[v1.AnnotationRequestedAt], pinned.Identity())
+func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate) outcome {
 	run := snap.memo.run
-	if run == nil || snap.memo.identity != identity {
+	if run == nil || snap.memo.identity != next.identity {
 		var err error
-		if run, err = r.begin(ctx, snap, set, pinned); err != nil {
+		if run, err = r.begin(ctx, snap, next); err != nil {
 			snap.memo.drop()
 			return failed(err)
 		}
@@ -98,11 +86,11 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, set *v1.StageS
 		ended.Kind, ended.Failure = status.Failed, failure.NewStalled(v1.ReasonHealthCheckFailed,
 			"stage %s: %s", progress.Name, progress.Health.FailedMessage()).InStage(progress.Name)
 	case progress.Held():
-		snap.memo.run, snap.memo.identity = run, identity
+		snap.memo.run, snap.memo.identity = run, next.identity
 		ended.Kind, ended.Failure = status.Failed, failure.NewWaiting(v1.ReasonHealthCheckTimedOut, progress.Pause,
 			"stage %s is not healthy within its timeout: %s", progress.Name, progress.Health.ProgressingMessage()).InStage(progress.Name)
 	case !progress.Done():
-		snap.memo.run, snap.memo.identity = run, identity
+		snap.memo.run, snap.memo.identity = run, next.identity
 		ended.Kind = status.Progressing
 		ended.Message = fmt.Sprintf("stage %s waits for %s", progress.Name, progress.Health.ProgressingMessage())
 	default:
@@ -113,16 +101,16 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, set *v1.StageS
 }
 
 // begin prepares a run: everything that is checked before the first write.
-func (r *Reconciler) begin(ctx context.Context, snap *snapshot, set *v1.StageSet, pinned pipeline.Pinned) (*release.Run, error) {
+func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) (*release.Run, error) {
 	records := snap.book.Records()
-	cleared, err := r.Pipeline.Prepare(ctx, set, pinned, records)
+	cleared, err := r.Pipeline.Prepare(ctx, next.set, next.pinned, next.review, records)
 	if err != nil {
 		return nil, err
 	}
-	return release.New(cleared, r.stages(set, pinned), pipeline.Recorded(records), release.Options{
+	return release.New(cleared, r.stages(next.set, next.pinned), pipeline.Recorded(records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
-		Selector:    pipeline.Owner(set).Selector(),
+		Selector:    pipeline.Owner(next.set).Selector(),
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
 	}), nil
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/build"
 	"github.com/stageset/stageset/reconciler/failure"
@@ -22,6 +24,16 @@ import (
 type Tenants interface {
 	// For is the client of an account.
 	For(ctx context.Context, account tenant.Account) (*tenant.Client, error)
+}
+
+// Review is what the policies say of a release.
+type Review interface {
+	// Source asks about the resolved source of a stage.
+	Source(ctx context.Context, stage string, pin source.Pin)
+	// Manifest asks about an object that a stage renders, as it will be applied by the account.
+	Manifest(ctx context.Context, stage string, pin source.Pin, account string, object *unstructured.Unstructured)
+	// Err is a *failure.Error that lists everything that was denied so far.
+	Err() error
 }
 
 // Pipeline holds what the steps need. Its fields are set once and not changed.
@@ -67,9 +79,9 @@ func (p Pinned) Revisions() map[string]string {
 	return revisions
 }
 
-// Pin finds each stage's account, checks dependsOn, and resolves all sources, each as the stage's account. It reports the
-// problems of all stages at once.
-func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet) (Pinned, error) {
+// Pin finds each stage's account, resolves all sources, each as the stage's account, has them reviewed, and checks
+// dependsOn. It reports the problems of all stages at once.
+func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pinned, error) {
 	if set.Spec.KubeConfig != nil {
 		return Pinned{}, failure.NewStalled(v1.ReasonInvalidSpec,
 			"spec.kubeConfig is set, but this version applies to its own cluster only: remove spec.kubeConfig")
@@ -79,6 +91,12 @@ func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet) (Pinned, error) {
 		return Pinned{}, err
 	}
 	if err := p.sources(ctx, set, pinned); err != nil {
+		return Pinned{}, err
+	}
+	for _, stage := range pinned.Stages {
+		review.Source(ctx, stage.Stage.Name, stage.Pin)
+	}
+	if err := review.Err(); err != nil {
 		return Pinned{}, err
 	}
 	return pinned, p.dependencies(ctx, set, pinned)

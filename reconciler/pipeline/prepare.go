@@ -13,10 +13,11 @@ import (
 	"github.com/stageset/stageset/reconciler/preflight"
 )
 
-// Prepare fetches and builds all stages and runs the preflight over all of them. records are the StageSet's inventories.
-func (p *Pipeline) Prepare(ctx context.Context, set *v1.StageSet, pinned Pinned, records []inventory.Record) (
-	preflight.Cleared, error,
-) {
+// Prepare fetches and builds all stages, has every object reviewed, and runs the preflight over all of them. records are
+// the StageSet's inventories.
+func (p *Pipeline) Prepare(
+	ctx context.Context, set *v1.StageSet, pinned Pinned, review Review, records []inventory.Record,
+) (preflight.Cleared, error) {
 	built, err := p.build(ctx, set, pinned)
 	if err != nil {
 		return preflight.Cleared{}, err
@@ -26,6 +27,15 @@ func (p *Pipeline) Prepare(ctx context.Context, set *v1.StageSet, pinned Pinned,
 	}
 	stages, err := p.stamp(set, pinned, built)
 	if err != nil {
+		return preflight.Cleared{}, err
+	}
+	for i, stage := range stages {
+		account := pinned.Stages[i].Client.Account().Name
+		for _, rendered := range stage.Objects {
+			review.Manifest(ctx, stage.Name, pinned.Stages[i].Pin, account, rendered.Desired)
+		}
+	}
+	if err := review.Err(); err != nil {
 		return preflight.Cleared{}, err
 	}
 	return preflight.Check(ctx, preflight.Input{

@@ -19,6 +19,9 @@ import (
 // group is the API group of Flux's sources.
 const group = "source.toolkit.fluxcd.io"
 
+// APIVersion is the API version that all sources are read in.
+const APIVersion = group + "/v1"
+
 // maxQuoted bounds how much of another object's message goes into ours.
 const maxQuoted = 512
 
@@ -44,6 +47,11 @@ type Pin struct {
 	Revision string
 	// Size is that of the compressed archive in bytes; zero if the source does not say.
 	Size int64
+	// Origin is where the source itself comes from, as its spec says: a URL, or endpoint and name of a bucket. Empty if the
+	// spec does not say.
+	Origin string
+	// Verified is true when the source's condition SourceVerified is True. Who may write the status can forge it.
+	Verified bool
 }
 
 // String names the source, as in messages.
@@ -86,6 +94,8 @@ func (r *Resolver) Resolve(
 		return Pin{}, readFailure(err, reader, gvk, pin)
 	}
 	pin.UID = object.GetUID()
+	pin.Origin = origin(object)
+	_, pin.Verified = condition(object, conditionVerified)
 	return r.pinArtifact(pin, object)
 }
 
@@ -179,19 +189,40 @@ func readiness(object *unstructured.Unstructured) string {
 	if suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend"); suspended {
 		return "it is suspended"
 	}
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, item := range conditions {
-		condition, ok := item.(map[string]any)
-		if !ok || condition["type"] != v1.ConditionReady {
-			continue
-		}
-		message, _, _ := unstructured.NestedString(condition, "message")
-		reason, _, _ := unstructured.NestedString(condition, "reason")
-		if message != "" {
-			return quoted(fmt.Sprintf("%s: %s", reason, message))
-		}
+	ready, _ := condition(object, v1.ConditionReady)
+	message, _, _ := unstructured.NestedString(ready, "message")
+	reason, _, _ := unstructured.NestedString(ready, "reason")
+	if message != "" {
+		return quoted(fmt.Sprintf("%s: %s", reason, message))
 	}
 	return "it does not say why"
+}
+
+// conditionVerified is the condition of a source whose signature was checked.
+const conditionVerified = "SourceVerified"
+
+// condition is a condition of an object, nil if it has none of the type, and whether it is True.
+func condition(object *unstructured.Unstructured, kind string) (found map[string]any, isTrue bool) {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		if found, ok := item.(map[string]any); ok && found["type"] == kind {
+			return found, found["status"] == "True"
+		}
+	}
+	return nil, false
+}
+
+// origin is where a source comes from.
+func origin(object *unstructured.Unstructured) string {
+	if url, _, _ := unstructured.NestedString(object.Object, "spec", "url"); url != "" {
+		return url
+	}
+	endpoint, _, _ := unstructured.NestedString(object.Object, "spec", "endpoint")
+	bucket, _, _ := unstructured.NestedString(object.Object, "spec", "bucketName")
+	if endpoint == "" {
+		return ""
+	}
+	return endpoint + "/" + bucket
 }
 
 // quoted is another object's text as part of a message of ours: on one line, and bounded on a rune border.

@@ -1,0 +1,141 @@
+// Package rules asks the policies about a release at reconcile time: about the stored StageSet, each resolved source, and
+// every rendered object. It turns their decisions into one failure and a list of warnings. It never decides anything by
+// itself, and never talks to a cluster.
+package rules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/source"
+)
+
+// maxViolations is how many violations a message lists before it counts.
+const maxViolations = 20
+
+// Review is what the policies say about one release, from the stored StageSet to its last object. It is for one pass and
+// not safe for concurrent use.
+type Review struct {
+	set       *policies.Set
+	object    *unstructured.Unstructured
+	namespace *corev1.Namespace
+	denied    []string
+	warned    []string
+}
+
+// Policies gives the policies that hold now; a pass asks it once.
+type Policies func() *policies.Set
+
+// Admit applies the defaulting policies to a copy of a stored StageSet and asks about the copy as a CREATE by nobody: a
+// webhook that was down, bypassed or younger than the object changes nothing about what may run. It returns the defaulted
+// StageSet; the error is a *failure.Error that lists every violation in the webhook's words.
+func (p Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *corev1.Namespace) (
+	*v1.StageSet, *Review, error,
+) {
+	set := p()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
+	if err != nil {
+		return nil, nil, fmt.Errorf("convert the StageSet: %w", err)
+	}
+	review := &Review{set: set, object: &unstructured.Unstructured{Object: content}, namespace: namespace}
+	review.object.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
+	in := policies.Input{Object: review.object, Namespace: namespace}
+	if in.Object, err = set.Default(ctx, in); err != nil {
+		return nil, nil, failure.NewStalled(v1.ReasonPolicyViolation, "defaulting policies cannot be evaluated: %w", err)
+	}
+	review.object = in.Object
+	review.add("", set.Validate(ctx, in))
+	if err := review.Err(); err != nil {
+		return nil, nil, err
+	}
+	var defaulted v1.StageSet
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Object.Object, &defaulted); err != nil {
+		return nil, nil, failure.NewStalled(v1.ReasonInvalidSpec, "the defaulted StageSet is not valid: %w", err)
+	}
+	return &defaulted, review, nil
+}
+
+// Source asks about the resolved source of a stage.
+func (r *Review) Source(ctx context.Context, stage string, pin source.Pin) {
+	if !r.set.HasTarget(v1alpha1.TargetSource) {
+		return
+	}
+	r.add(fmt.Sprintf("stage %s: %s: ", stage, pin), r.set.ValidateSource(ctx, r.input(stage, pin)))
+}
+
+// Manifest asks about an object that a stage renders, as it will be applied by the account.
+func (r *Review) Manifest(
+	ctx context.Context, stage string, pin source.Pin, account string, object *unstructured.Unstructured,
+) {
+	if !r.set.HasTarget(v1alpha1.TargetManifest) {
+		return
+	}
+	r.add("stage "+stage+": "+describe(object)+": ", r.set.ValidateManifest(ctx, policies.ManifestInput{
+		SourceInput: r.input(stage, pin),
+		Object:      object,
+		Target:      v1alpha1.TargetFacts{ServiceAccountName: account},
+	}))
+}
+
+func (r *Review) input(stage string, pin source.Pin) policies.SourceInput {
+	return policies.SourceInput{
+		StageSet: r.object, Stage: stage, Namespace: r.namespace,
+		Source: v1alpha1.SourceFacts{
+			APIVersion: source.APIVersion, Kind: string(pin.Kind), Namespace: pin.Namespace, Name: pin.Name,
+			URL: pin.Origin, Revision: pin.Revision, Digest: pin.Digest, Verified: pin.Verified,
+		},
+	}
+}
+
+// describe is an object as messages name it: "Deployment.apps payments/web".
+func describe(object *unstructured.Unstructured) string {
+	gvk := object.GroupVersionKind()
+	text := gvk.GroupKind().String() + " "
+	if namespace := object.GetNamespace(); namespace != "" {
+		text += namespace + "/"
+	}
+	return text + object.GetName()
+}
+
+func (r *Review) add(about string, decision policies.Decision) {
+	for _, violation := range decision.Denied {
+		r.denied = append(r.denied, about+violation.String())
+	}
+	for _, violation := range decision.Warned {
+		if line := about + violation.String(); !slices.Contains(r.warned, line) {
+			r.warned = append(r.warned, line)
+		}
+	}
+}
+
+// Identity changes when the policies do.
+func (r *Review) Identity() string { return fmt.Sprintf("%p", r.set) }
+
+// Err is a *failure.Error that lists all violations so far; nil if there are none.
+func (r *Review) Err() error {
+	if len(r.denied) == 0 {
+		return nil
+	}
+	return failure.NewStalled(v1.ReasonPolicyViolation, "%s", list(r.denied))
+}
+
+// Warnings is what the policies warn of, as part of a message; empty if they do not.
+func (r *Review) Warnings() string { return list(r.warned) }
+
+func list(lines []string) string {
+	shown := slices.Clone(lines[:min(len(lines), maxViolations)])
+	if more := len(lines) - maxViolations; more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(shown, "; ")
+}

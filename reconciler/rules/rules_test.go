@@ -1,0 +1,195 @@
+package rules
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/source"
+)
+
+const (
+	needsAccount = `
+metadata: {name: account}
+spec:
+  validations:
+  - {name: named, expression: "object.spec.?serviceAccountName.orValue('') != ''", message: name an account}`
+	fillsAccount = `
+metadata: {name: fill}
+spec:
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: "Object{spec: Object.spec{serviceAccountName: 'filled'}}"}`
+	ownSources = `
+metadata: {name: sources}
+spec:
+  target: Source
+  validations:
+  - {name: host, expression: "source.url.startsWith('https://git.example/')", message: only git.example}`
+	warnsOfSecrets = `
+metadata: {name: secrets}
+spec:
+  target: Manifest
+  validationActions: [Warn]
+  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: ['*'], kinds: [Secret]}]}
+  validations:
+  - {name: none, expression: "false", message: no Secrets in Git}`
+	noDefaultAccount = `
+metadata: {name: applier}
+spec:
+  target: Manifest
+  validations:
+  - {name: named, expression: "target.serviceAccountName != 'default'", message: not as default}`
+)
+
+func compile(t *testing.T, texts ...string) Policies {
+	t.Helper()
+	var list []v1alpha1.StageSetPolicy
+	for _, text := range texts {
+		var policy v1alpha1.StageSetPolicy
+		if err := yaml.UnmarshalStrict([]byte(text), &policy); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, policy)
+	}
+	set, err := policies.Compile(t.Context(), list, policies.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() *policies.Set { return set }
+}
+
+func stored(account string) *v1.StageSet {
+	return &v1.StageSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"},
+		Spec: v1.StageSetSpec{ServiceAccountName: account, Stages: []v1.Stage{{
+			Name: "web", SourceRef: v1.SourceReference{Kind: v1.SourceKindGitRepository, Name: "app"},
+		}}},
+	}
+}
+
+var team = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}
+
+func admit(t *testing.T, set Policies, account string) *Review {
+	t.Helper()
+	_, review, err := set.Admit(t.Context(), stored(account), team)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review
+}
+
+func TestAdmitRefusesWhatIsStoredInTheWebhooksWords(t *testing.T) {
+	_, _, err := compile(t, needsAccount).Admit(t.Context(), stored(""), team)
+	refused := failure.From(err)
+	if refused == nil || refused.Reason != v1.ReasonPolicyViolation || refused.Kind != failure.Stalled {
+		t.Fatalf("got %v, want a stalled PolicyViolation", err)
+	}
+	if diff := cmp.Diff("account/named: name an account", refused.Error()); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+}
+
+func TestAdmitDefaultsACopyBeforeItAsks(t *testing.T) {
+	original := stored("")
+	defaulted, _, err := compile(t, needsAccount, fillsAccount).Admit(t.Context(), original, team)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if defaulted.Spec.ServiceAccountName != "filled" || original.Spec.ServiceAccountName != "" {
+		t.Errorf("defaulted has %q, the original %q", defaulted.Spec.ServiceAccountName, original.Spec.ServiceAccountName)
+	}
+}
+
+func TestReviewCollectsEverything(t *testing.T) {
+	pin := source.Pin{Kind: v1.SourceKindGitRepository, Namespace: "team-a", Name: "app", Origin: "https://elsewhere.example/app"}
+	secret := object("v1", "Secret", "key")
+	cases := map[string]struct {
+		ask        func(ctx context.Context, review *Review)
+		denied     string
+		wantWarned string
+	}{
+		"nothing was asked": {ask: func(context.Context, *Review) {}},
+		"a source": {
+			ask:    func(ctx context.Context, review *Review) { review.Source(ctx, "web", pin) },
+			denied: "stage web: GitRepository team-a/app: sources/host: only git.example",
+		},
+		"an object, by who applies it": {
+			ask: func(ctx context.Context, review *Review) {
+				review.Manifest(ctx, "web", pin, "default", object("apps/v1", "Deployment", "web"))
+			},
+			denied: "stage web: Deployment.apps team-a/web: applier/named: not as default",
+		},
+		"a warning denies nothing and is said once": {
+			ask: func(ctx context.Context, review *Review) {
+				review.Manifest(ctx, "web", pin, "deployer", secret)
+				review.Manifest(ctx, "web", pin, "deployer", secret)
+			},
+			wantWarned: "stage web: Secret team-a/key: secrets/none: no Secrets in Git",
+		},
+		"all at once": {
+			ask: func(ctx context.Context, review *Review) {
+				review.Source(ctx, "web", pin)
+				review.Manifest(ctx, "web", pin, "default", object("apps/v1", "Deployment", "web"))
+			},
+			denied: "stage web: GitRepository team-a/app: sources/host: only git.example; " +
+				"stage web: Deployment.apps team-a/web: applier/named: not as default",
+		},
+	}
+	set := compile(t, ownSources, warnsOfSecrets, noDefaultAccount)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			review := admit(t, set, "deployer")
+			tc.ask(t.Context(), review)
+			got := ""
+			if err := review.Err(); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.denied, got); diff != "" {
+				t.Errorf("denied (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.wantWarned, review.Warnings()); diff != "" {
+				t.Errorf("warned (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAMessageListsTwentyAndCounts(t *testing.T) {
+	review := &Review{}
+	for range maxViolations + 3 {
+		review.denied = append(review.denied, "no")
+	}
+	if got := review.Err().Error(); !strings.HasSuffix(got, "no; and 3 more") || strings.Count(got, "no;") != maxViolations {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestIdentityFollowsThePolicies(t *testing.T) {
+	one, other := compile(t, needsAccount), compile(t, needsAccount)
+	if admit(t, one, "a").Identity() != admit(t, one, "b").Identity() {
+		t.Error("one set has two identities")
+	}
+	if admit(t, one, "a").Identity() == admit(t, other, "a").Identity() {
+		t.Error("a run would go on under policies that it was not checked by")
+	}
+}
+
+func object(apiVersion, kind, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(apiVersion)
+	obj.SetKind(kind)
+	obj.SetNamespace("team-a")
+	obj.SetName(name)
+	return obj
+}
