@@ -151,7 +151,7 @@ func (c *Compiler) Compile(text string, result Result) (*Expression, error) {
 	if err != nil {
 		return nil, Issues{{Message: err.Error()}}
 	}
-	return &Expression{program: program, tree: checked.NativeRep(), output: checked.OutputType()}, nil
+	return &Expression{text: text, program: program, tree: checked.NativeRep(), output: checked.OutputType()}, nil
 }
 
 // programOptions override those of the API server's environment.

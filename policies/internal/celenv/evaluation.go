@@ -213,6 +213,7 @@ func (s *Scope) variableMap() ref.Val {
 
 // Expression is a compiled expression. It is immutable and safe for concurrent use.
 type Expression struct {
+	text    string
 	program cel.Program
 	tree    *ast.AST
 	output  *cel.Type
