@@ -94,7 +94,8 @@ func (a *admin) apply(ctx context.Context, manifests []byte) error {
 		}
 		labels[labelOwner] = owner
 		object.SetLabels(labels)
-		err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner(owner), client.ForceOwnership)
+		err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()),
+			client.FieldOwner(owner), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("applying %s: %w", describe(object), err)
 		}

@@ -41,7 +41,8 @@ func (d *demo) startAdmission(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.webhook = false
-	d.screen.text("Left out: the API server cannot reach this machine (%v). The reconciler refuses the same, a moment later.", err)
+	d.screen.text("Left out: the API server cannot reach this machine (%v). "+
+		"The reconciler refuses the same, a moment later.", err)
 	return "", d.uninstallWebhooks(ctx)
 }
 
@@ -75,7 +76,7 @@ func (d *demo) launchAdmission(ctx context.Context) (string, error) {
 
 // probeWebhooks asks the API server to store, in a dry run, what must be refused, until it is.
 func (d *demo) probeWebhooks(ctx context.Context) error {
-	content, err := os.ReadFile(d.tenantFile(refused[0].file))
+	content, err := os.ReadFile(d.tenantFile("refused", refused[0].file))
 	if err != nil {
 		return err
 	}

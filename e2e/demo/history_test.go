@@ -19,8 +19,10 @@ func TestHistoryTellsEachChangeOnce(t *testing.T) {
 		set.Status.Conditions = []metav1.Condition{{Type: v1.ConditionReady, Status: status, Reason: reason, Message: "said"}}
 		return set
 	}
-	waits := set(metav1.ConditionUnknown, v1.ReasonProgressing, stage("one", v1.StageVerifying, "waits"), stage("two", v1.StagePending, ""))
+	waits := set(metav1.ConditionUnknown, v1.ReasonProgressing,
+		stage("one", v1.StageVerifying, "waits"), stage("two", v1.StagePending, ""))
 	done := set(metav1.ConditionTrue, v1.ReasonSucceeded, stage("one", v1.StageReady, ""), stage("two", v1.StageReady, ""))
+	one, two := change{"app/one", "Ready", "1 object, as deployer"}, change{"app/two", "Ready", "1 object, as deployer"}
 	ready := change{"app", "Ready", "said"}
 	h := history{}
 	for _, step := range []struct {
@@ -31,9 +33,9 @@ func TestHistoryTellsEachChangeOnce(t *testing.T) {
 		{"nothing is known yet", &v1.StageSet{}, nil},
 		{"the first stage waits", waits, []change{{"app/one", "Verifying", "waits"}}},
 		{"nothing is new", waits, nil},
-		{"all is ready", done, []change{{"app/one", "Ready", "1 object, as deployer"}, {"app/two", "Ready", "1 object, as deployer"}, ready}},
+		{"all is ready", done, []change{one, two, ready}},
 		{"the next run", waits, []change{{"app/one", "Verifying", "waits"}}},
-		{"it is ready again", done, []change{{"app/one", "Ready", "1 object, as deployer"}, ready}},
+		{"it is ready again", done, []change{one, ready}},
 		{"it fails", set(metav1.ConditionFalse, v1.ReasonBuildFailed), []change{{"app", "not Ready", "BuildFailed: said"}}},
 	} {
 		if diff := cmp.Diff(step.want, h.add(step.set), cmp.AllowUnexported(change{})); diff != "" {

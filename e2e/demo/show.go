@@ -21,7 +21,8 @@ const releasePatience = 3 * time.Minute
 // release applies the StageSet as the tenant, and tells what happens until it is Ready.
 func (d *demo) release(ctx context.Context) (string, error) {
 	d.screen.blank()
-	ctx, cancel := context.WithTimeoutCause(ctx, releasePatience, fmt.Errorf("the StageSet is not Ready after %s", releasePatience))
+	late := fmt.Errorf("the StageSet is not Ready after %s", releasePatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, releasePatience, late)
 	defer cancel()
 	events := d.watch(ctx)
 	_, ok, err := d.kubectl(ctx, "apply", "-f", d.short(d.tenantFile("webshop.yaml")))
@@ -66,7 +67,7 @@ func (d *demo) prove(ctx context.Context) error {
 		return err
 	}
 	if shop.CreationTimestamp.Before(&databaseAt) {
-		return fmt.Errorf("Deployment shop was made at %s, before Deployment database was available at %s",
+		return fmt.Errorf("the Deployment shop was made at %s, before the Deployment database was available at %s",
 			shop.CreationTimestamp, databaseAt)
 	}
 	if _, err := availableSince(&shop); err != nil {
@@ -93,7 +94,7 @@ func availableSince(deployment *appsv1.Deployment) (metav1.Time, error) {
 			return condition.LastTransitionTime, nil
 		}
 	}
-	return metav1.Time{}, fmt.Errorf("Deployment %s is not available, though the StageSet is Ready", deployment.Name)
+	return metav1.Time{}, fmt.Errorf("the Deployment %s is not available, though the StageSet is Ready", deployment.Name)
 }
 
 // refusal is a StageSet that must not be accepted.
@@ -103,20 +104,16 @@ type refusal struct {
 }
 
 var refused = []refusal{
-	{"refused/no-account.yaml", "A StageSet that names no account to act as:", "service-account-required"},
-	{"refused/two-kubeconfigs.yaml", "One that names two other clusters at once:", "kubeconfig-one-reference"},
-	{"refused/foreign-source.yaml", "One with another team's source, which the administrator has forbidden in %s:", "no-cross-namespace-refs"},
+	{"no-account.yaml", "A StageSet that names no account to act as:", "service-account-required"},
+	{"two-kubeconfigs.yaml", "One that names two other clusters at once:", "kubeconfig-one-reference"},
+	{"foreign-source.yaml", "One with another team's source, which POLICY forbids:", "no-cross-namespace-refs"},
 }
 
 // refusals applies what must be refused, as the tenant.
 func (d *demo) refusals(ctx context.Context) (string, error) {
 	for _, refusal := range refused {
-		title := refusal.title
-		if strings.Contains(title, "%s") {
-			title = fmt.Sprintf(title, d.short(d.file("policy-config.yaml")))
-		}
 		d.screen.blank()
-		d.screen.text("%s", title)
+		d.screen.text("%s", strings.ReplaceAll(refusal.title, "POLICY", d.short(d.file("policy-config.yaml"))))
 		answer, err := d.refusal(ctx, refusal)
 		if err != nil {
 			return "", err
@@ -130,7 +127,7 @@ func (d *demo) refusals(ctx context.Context) (string, error) {
 
 // refusal applies one and returns the answer: of the webhook, or else of the reconciler.
 func (d *demo) refusal(ctx context.Context, refusal refusal) (string, error) {
-	path := d.short(d.tenantFile(refusal.file))
+	path := d.short(d.tenantFile("refused", refusal.file))
 	answer, accepted, err := d.kubectl(ctx, "apply", "-f", path)
 	if err != nil {
 		return "", err

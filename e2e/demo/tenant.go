@@ -68,7 +68,8 @@ func (d *demo) makeRepository(ctx context.Context) (string, error) {
 	if err := d.admin.apply(ctx, bytes.ReplaceAll(content, []byte("URL"), []byte(repository.URL()))); err != nil {
 		return "", err
 	}
-	return "working copy in " + d.short(d.file(repositoryName)), d.admin.hasCondition(ctx, reference(kindGitRepository, team, repositoryName), "Ready")
+	source := reference(kindGitRepository, team, repositoryName)
+	return "working copy in " + d.short(d.file(repositoryName)), d.admin.hasCondition(ctx, source, "Ready")
 }
 
 // exampleFiles are the files of the example, by their path in the repository.
@@ -102,8 +103,8 @@ func (d *demo) clone(ctx context.Context, repository string) error {
 }
 
 // tenantFile is a file of the folder tenant.
-func (d *demo) tenantFile(name string) string {
-	return filepath.Join(d.root, "e2e", "demo", "tenant", name)
+func (d *demo) tenantFile(elements ...string) string {
+	return filepath.Join(append([]string{d.root, "e2e", "demo", "tenant"}, elements...)...)
 }
 
 // kubectl runs kubectl as the tenant, writes what it would look like in a terminal, and returns what it printed, with
