@@ -53,6 +53,9 @@ type Config struct {
 	TrustNamespaceKeys bool `json:"trustNamespaceKeys,omitempty"`
 	// ParamResources are the kinds that policies can have as parameters, never Secret; unset is DefaultParamResources.
 	ParamResources []v1alpha1.ParamKind `json:"paramResources,omitempty"`
+	// ReservedNamespaces are where tenants cannot apply anything, besides kube-system, kube-public and kube-node-lease: the
+	// release's own namespace.
+	ReservedNamespaces []string `json:"reservedNamespaces,omitempty"`
 	// TrustedRequesters are names of users who the built-in author-may-use-service-account does not ask about: those that apply
 	// StageSets for others, such as a GitOps controller.
 	TrustedRequesters []string `json:"trustedRequesters,omitempty"`
@@ -86,6 +89,11 @@ func (c Config) validate() error {
 		}
 		if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
 			invalid = append(invalid, fmt.Errorf("platformNamespaces[%d]: %q: %s", i, namespace, strings.Join(wrong, "; ")))
+		}
+	}
+	for i, namespace := range c.ReservedNamespaces {
+		if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
+			invalid = append(invalid, fmt.Errorf("reservedNamespaces[%d]: %q: %s", i, namespace, strings.Join(wrong, "; ")))
 		}
 	}
 	if c.DefaultServiceAccount != "" {

@@ -18,8 +18,15 @@ import (
 	"github.com/stageset/stageset/policies"
 )
 
-// defaultServiceAccount is the policy that has parameters of the config.
-const defaultServiceAccount = "default-service-account"
+// The policies that have parameters of the config.
+const (
+	defaultServiceAccount = "default-service-account"
+	authorMayUseAccount   = "author-may-use-service-account"
+	reservedNamespaces    = "reserved-namespaces"
+)
+
+// off are the policies that are off unless the config switches them.
+var off = map[string]bool{authorMayUseAccount: true, "verified-source": true}
 
 //go:embed *.yaml
 var files embed.FS
@@ -59,15 +66,15 @@ func Policies() ([]v1alpha1.StageSetPolicy, error) {
 // Compile compiles the built-in policies as config sets them. It is an error if config names a rule that does not exist, or
 // sets one to what it cannot be.
 func Compile(ctx context.Context, config policies.Config) (*policies.Set, error) {
-	list, err := Policies()
+	all, err := Policies()
 	if err != nil {
 		return nil, err
 	}
-	list, err = configure(list, config)
+	enabled, err := configure(all, config)
 	if err != nil {
 		return nil, fmt.Errorf("policy config: %w", err)
 	}
-	return policies.Compile(ctx, list, policies.Options{
+	return policies.Compile(ctx, enabled, policies.Options{
 		PlatformNamespaces: config.PlatformNamespaces,
 		ParamResources:     config.ParamResources,
 		BuiltIn:            true,
@@ -76,8 +83,32 @@ func Compile(ctx context.Context, config policies.Config) (*policies.Set, error)
 				"defaultServiceAccount": config.DefaultServiceAccount,
 				"trustNamespaceKeys":    config.TrustNamespaceKeys,
 			},
+			authorMayUseAccount: {"trustedRequesters": list(config.TrustedRequesters)},
+			reservedNamespaces:  {"reservedNamespaces": list(config.ReservedNamespaces)},
 		},
 	})
+}
+
+// list is names as expressions see it: never null.
+func list(names []string) []any {
+	all := make([]any, 0, len(names))
+	for _, name := range names {
+		all = append(all, name)
+	}
+	return all
+}
+
+// CheckOptions are what is needed to check policies that are stored beside the built-in ones.
+func CheckOptions(config policies.Config) (policies.CheckOptions, error) {
+	all, err := Policies()
+	if err != nil {
+		return policies.CheckOptions{}, err
+	}
+	options := policies.CheckOptions{ParamResources: config.ParamResources}
+	for i := range all {
+		options.BuiltIn = append(options.BuiltIn, all[i].Name)
+	}
+	return options, nil
 }
 
 // configure is list as the switches of config set it.
@@ -91,7 +122,7 @@ func configure(list []v1alpha1.StageSetPolicy, config policies.Config) ([]v1alph
 		if ok {
 			invalid = append(invalid, apply(&list[i], setting))
 		}
-		if setting != policies.SwitchOff {
+		if setting != policies.SwitchOff && (ok || !off[list[i].Name]) {
 			enabled = append(enabled, list[i])
 		}
 	}
