@@ -29,9 +29,10 @@ bin/stageset-admission bin/stageset-reconciler: bin/stageset-%:
 bin/stagesetctl:
 	go build -buildvcs=false -o $@ ./stagesetctl
 
+# Only a KUBECONFIG of the command line counts here: that of the environment may be of a cluster that matters.
 run: ## See the product at work: a cluster, a tenant, a release, refusals; until interrupted
 	go build -buildvcs=false -o bin/demo ./e2e/demo
-	exec bin/demo $(if $(filter KUBECONFIG=%,$(MAKEOVERRIDES)),--kubeconfig '$(KUBECONFIG)') # never that of the environment
+	@exec bin/demo $(if $(filter KUBECONFIG=%,$(MAKEOVERRIDES)),--kubeconfig '$(KUBECONFIG)')
 
 clean: ## Remove everything that was built
 	rm -rf bin .run
