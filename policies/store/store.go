@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -97,6 +98,14 @@ func (s *Store) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting until all policies are compiled: %w", ctx.Err())
 	}
+}
+
+// Ready is a readiness check that fails until there is a Set.
+func (s *Store) Ready(*http.Request) error {
+	if s.Set() == nil {
+		return errors.New("the policies are not compiled yet")
+	}
+	return nil
 }
 
 // Subscribe is a channel that tells of every change of the Set, and of the parameters that it reads. Changes that come while

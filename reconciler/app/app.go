@@ -18,8 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/policies"
-	"github.com/stageset/stageset/policies/builtin"
+	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/process"
 	"github.com/stageset/stageset/reconciler/build"
 	"github.com/stageset/stageset/reconciler/controller"
@@ -85,6 +84,7 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(sourcev1.AddToScheme(scheme))
 	return scheme
@@ -136,7 +136,7 @@ func newFetcher(options *Options) (*source.Fetcher, error) {
 func assemble(
 	ctx context.Context, mgr manager.Manager, options *Options, fetcher *source.Fetcher,
 ) (*controller.Reconciler, error) {
-	set, err := compilePolicies(ctx, options.PolicyConfig)
+	stored, err := addPolicies(ctx, mgr, options)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func assemble(
 		Client:   mgr.GetClient(),
 		Live:     mgr.GetAPIReader(),
 		Store:    inventories,
-		Policies: func() *policies.Set { return set },
+		Policies: stored.Set,
 		Pipeline: &pipeline.Pipeline{
 			Tenants:     tenants,
 			Resolver:    source.NewResolver(hosts),
@@ -167,6 +167,8 @@ func assemble(
 			Claims:      inventories,
 			Concurrency: options.ApplyConcurrency,
 		},
+		PolicyChanges: stored,
+
 		Events: mgr.GetEventRecorder(program),
 		Clock:  clock.RealClock{},
 		Options: controller.Options{
@@ -175,16 +177,4 @@ func assemble(
 			ApplyConcurrency: options.ApplyConcurrency,
 		},
 	}, nil
-}
-
-func compilePolicies(ctx context.Context, path string) (*policies.Set, error) {
-	config, err := policies.LoadConfig(path)
-	if err != nil {
-		return nil, fmt.Errorf("--policy-config: %w", err)
-	}
-	set, err := builtin.Compile(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("compiling the built-in policies: %w", err)
-	}
-	return set, nil
 }

@@ -4,7 +4,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/policies/store"
 )
+
+// Policies are watched, and the objects that they have as parameters, which are ConfigMaps in the release's namespace unless
+// the installation allows others.
+//
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesetpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=stageset-system,resources=configmaps,verbs=get;list;watch
 
 // Tokens are requested for the accounts that StageSets name; leader election creates and renews one Lease.
 //
@@ -27,6 +34,7 @@ func permissions(options *Options) []authorizationv1.ResourceAttributes {
 	needed = append(needed, grants(authorizationv1.ResourceAttributes{
 		Group: v1.GroupVersion.Group, Resource: "stageinventories"},
 		"get", "list", "watch", "create", "update", "delete")...)
+	needed = append(needed, store.Permissions(options.Namespace)...)
 	for _, resource := range []string{"externalartifacts", "gitrepositories", "ocirepositories", "buckets"} {
 		needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupSources, Resource: resource},
 			"get", "list", "watch")...)

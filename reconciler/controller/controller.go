@@ -45,10 +45,12 @@ type Reconciler struct {
 	Live     client.Reader
 	Store    *store.Store
 	Policies rules.Policies
-	Pipeline *pipeline.Pipeline
-	Events   Recorder
-	Clock    clock.PassiveClock
-	Options  Options
+	// PolicyChanges tells when what Policies gives is another.
+	PolicyChanges PolicyChanges
+	Pipeline      *pipeline.Pipeline
+	Events        Recorder
+	Clock         clock.PassiveClock
+	Options       Options
 
 	memory memory
 }

@@ -48,6 +48,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 	if err := indexes.IndexField(ctx, &v1.StageInventory{}, store.IndexStageSet, store.StageSetOf); err != nil {
 		return fmt.Errorf("index StageInventories by %s: %w", store.IndexStageSet, err)
 	}
+	policies, err := r.policySource(mgr)
+	if err != nil {
+		return fmt.Errorf("watch policies: %w", err)
+	}
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("stageset").
 		For(&v1.StageSet{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: wanted})).
@@ -55,6 +59,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 			predicate.Funcs{UpdateFunc: becameReady, CreateFunc: func(event.CreateEvent) bool { return false }})).
 		Watches(&v1.StageInventory{}, handler.EnqueueRequestsFromMapFunc(ownerOf), builder.WithPredicates(
 			predicate.NewPredicateFuncs(func(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }))).
+		WatchesRawSource(policies).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
 	for kind, object := range sourceKinds() {
 		gvk := sourcev1.GroupVersion.WithKind(string(kind))
