@@ -39,13 +39,13 @@ func (p *secretProvider) offered(ctx context.Context) (material, error) {
 	} else if err != nil {
 		err = &problem{
 			kind: problemUnusable, remedy: "nothing, if this is not logged again: it is about to be replaced",
-			err: fmt.Errorf("Secret %s holds no usable certificate: %w", p.options.Secret, err),
+			err: fmt.Errorf("the Secret %s holds no usable certificate: %w", p.options.Secret, err),
 		}
 	}
 	if err == nil && secret.Immutable != nil && *secret.Immutable {
 		err = &problem{
 			kind: problemImmutable, remedy: "delete the Secret, and then: " + p.options.Restore(),
-			err: fmt.Errorf("Secret %s is immutable", p.options.Secret),
+			err: fmt.Errorf("the Secret %s is immutable", p.options.Secret),
 		}
 	}
 	return found, err

@@ -52,10 +52,10 @@ func verdict(response admission.Response) string {
 	switch {
 	case response.Allowed:
 		return verdictAllowed
-	case response.Result.Code == http.StatusUnprocessableEntity:
-		return verdictDenied
 	case response.Result.Code == http.StatusTooManyRequests:
 		return verdictShed
+	case response.Result.Details != nil && len(response.Result.Details.Causes) > 0:
+		return verdictDenied
 	default:
 		return verdictError
 	}

@@ -13,6 +13,7 @@ import (
 // Namespaces are watched, so that admitting a StageSet costs no request, and read once more where the watch lags.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // Permissions are what this package does with the process's own account, one attribute a request.
 func Permissions() []authorizationv1.ResourceAttributes {
@@ -20,7 +21,10 @@ func Permissions() []authorizationv1.ResourceAttributes {
 	for _, verb := range []string{"get", "list", "watch"} {
 		needed = append(needed, authorizationv1.ResourceAttributes{Resource: "namespaces", Verb: verb})
 	}
-	return needed
+	// For rules that ask what the requester may do.
+	return append(needed, authorizationv1.ResourceAttributes{
+		Group: authorizationv1.GroupName, Resource: "subjectaccessreviews", Verb: "create",
+	})
 }
 
 // Namespaces finds the Namespace of a StageSet.

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -11,9 +12,14 @@ import (
 	"github.com/stageset/stageset/policies"
 )
 
-// auditViolations is the key of the audit annotation that holds the audited violations; the API server puts the webhook's
-// name in front.
-const auditViolations = "violations"
+// The keys of our audit annotations; the API server puts the webhook's name in front.
+const (
+	// auditViolations holds the audited violations, one a line.
+	auditViolations = "violations"
+	// auditAnnotations holds the auditAnnotations of policies as one JSON object, by <policy>/<key>: their keys may be longer
+	// than those of audit annotations, and have a slash.
+	auditAnnotations = "annotations"
+)
 
 // respond turns a decision into the answer to a request.
 func respond(request admission.Request, decision policies.Decision) admission.Response {
@@ -22,14 +28,47 @@ func respond(request admission.Request, decision policies.Decision) admission.Re
 		response = denied(request, decision.Denied)
 	}
 	response.Warnings = lines(decision.Warned)
-	if len(decision.Audited) > 0 {
-		response.AuditAnnotations = map[string]string{auditViolations: strings.Join(lines(decision.Audited), "\n")}
-	}
+	response.AuditAnnotations = annotations(decision)
 	return response
 }
 
-// denied is a Status of reason Invalid with one cause a violation. kubectl prints the causes of such a Status and not its
-// message; other clients print the message. Both say the same.
+func annotations(decision policies.Decision) map[string]string {
+	found := map[string]string{}
+	if len(decision.Audited) > 0 {
+		found[auditViolations] = strings.Join(lines(decision.Audited), "\n")
+	}
+	if len(decision.AuditAnnotations) > 0 {
+		// A map of strings can always be encoded, and always in the same order.
+		content, _ := json.Marshal(decision.AuditAnnotations)
+		found[auditAnnotations] = string(content)
+	}
+	return found
+}
+
+// codes are those of the reasons that a rule can have.
+var codes = map[metav1.StatusReason]int32{
+	metav1.StatusReasonInvalid:               http.StatusUnprocessableEntity,
+	metav1.StatusReasonForbidden:             http.StatusForbidden,
+	metav1.StatusReasonUnauthorized:          http.StatusUnauthorized,
+	metav1.StatusReasonRequestEntityTooLarge: http.StatusRequestEntityTooLarge,
+}
+
+// reason is the one that all violations have, and Invalid if they have different ones, or none that is known.
+func reason(violations []policies.Violation) metav1.StatusReason {
+	common := violations[0].Reason
+	for _, violation := range violations {
+		if violation.Reason != common {
+			return metav1.StatusReasonInvalid
+		}
+	}
+	if codes[common] == 0 {
+		return metav1.StatusReasonInvalid
+	}
+	return common
+}
+
+// denied is a Status with one cause a violation, of reason Invalid if no rule wants another. kubectl prints the causes of
+// such a Status and not its message, and of any other its message; other clients print the message. Both say the same.
 func denied(request admission.Request, violations []policies.Violation) admission.Response {
 	causes := make([]metav1.StatusCause, 0, len(violations))
 	for _, violation := range violations {
@@ -37,12 +76,19 @@ func denied(request admission.Request, violations []policies.Violation) admissio
 			Type: metav1.CauseTypeFieldValueInvalid, Field: violation.Field, Message: violation.String(),
 		})
 	}
+	response := invalid(request, strings.Join(lines(violations), "\n"), causes)
+	response.Result.Reason = reason(violations)
+	response.Result.Code = codes[response.Result.Reason]
+	return response
+}
+
+func invalid(request admission.Request, message string, causes []metav1.StatusCause) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
 		Result: &metav1.Status{
 			Status:  metav1.StatusFailure,
 			Code:    http.StatusUnprocessableEntity,
 			Reason:  metav1.StatusReasonInvalid,
-			Message: strings.Join(lines(violations), "\n"),
+			Message: message,
 			Details: &metav1.StatusDetails{
 				Group: request.Kind.Group, Kind: request.Kind.Kind, Name: request.Name, Causes: causes,
 			},
@@ -58,7 +104,7 @@ func overloaded() admission.Response {
 			Status:  metav1.StatusFailure,
 			Code:    http.StatusTooManyRequests,
 			Reason:  metav1.StatusReasonTooManyRequests,
-			Message: "too many StageSets are being admitted at once; try again in a second",
+			Message: "too much is being admitted at once; try again in a second",
 			Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 		},
 	}}

@@ -13,7 +13,13 @@ import (
 const (
 	PathDefault  = "/stagesets/default"
 	PathValidate = "/stagesets/validate"
+	// PathValidatePolicies is that for StageSetPolicies.
+	PathValidatePolicies = "/stagesetpolicies/validate"
 )
+
+// maxPoliciesInFlight is how many policies are checked at a time. Each may take a second and more, and none may take time
+// from StageSets.
+const maxPoliciesInFlight = 2
 
 // defaultTimeout is the timeoutSeconds of the webhook configurations. The API server says in each request how long it
 // waits; this is for one that does not.
@@ -21,9 +27,10 @@ const defaultTimeout = 5 * time.Second
 
 // Server bounds what requests may cost.
 type Server struct {
-	// StageSets answers the requests.
-	StageSets *StageSets
-	// MaxInFlight is how many requests are evaluated at a time; more are asked to come back in a second. At least 1.
+	// StageSets and StageSetPolicies answer the requests.
+	StageSets        *StageSets
+	StageSetPolicies *StageSetPolicies
+	// MaxInFlight is how many requests for StageSets are evaluated at a time; more are asked to come back in a second. At least 1.
 	MaxInFlight int
 	// Draining reports whether this replica is about to stop: clients are then told to close their connections, so that
 	// none is left to break when the listener closes.
@@ -32,13 +39,15 @@ type Server struct {
 	Metrics *Metrics
 }
 
-// Register serves the webhooks at PathDefault and PathValidate.
+// Register serves the webhooks at their paths.
 func (s *Server) Register(server webhook.Server) {
 	slots := make(chan struct{}, s.MaxInFlight)
 	defaults := limit(slots, admission.HandlerFunc(s.StageSets.Default))
 	validates := s.Metrics.measure(limit(slots, admission.HandlerFunc(s.StageSets.Validate)))
+	policies := limit(make(chan struct{}, maxPoliciesInFlight), admission.HandlerFunc(s.StageSetPolicies.Validate))
 	server.Register(PathDefault, s.bound(&admission.Webhook{Handler: defaults}))
 	server.Register(PathValidate, s.bound(&admission.Webhook{Handler: validates}))
+	server.Register(PathValidatePolicies, s.bound(&admission.Webhook{Handler: policies}))
 }
 
 // limit refuses at once what finds no free slot: an answer that comes too late is worth nothing.

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -24,18 +25,28 @@ type Policies interface {
 
 // StageSets admits StageSets.
 type StageSets struct {
-	// Policies returns the set that holds now; each request uses one set from beginning to end.
+	// Policies returns the set that holds now, nil before the first is compiled; each request uses one set from beginning to
+	// end.
 	Policies func() Policies
 	// Namespaces finds the Namespace that a StageSet is in.
 	Namespaces Namespaces
+	// Authorizer answers rules that ask what the requester may do; when nil they cannot be evaluated.
+	Authorizer policies.Authorizer
 }
+
+// errNotCompiled is what requests are told that come before readiness.
+var errNotCompiled = errors.New("this replica of stageset-admission has not compiled the policies yet; try again")
 
 // Default answers the mutating webhook: a patch that fills in what the policies default. It denies nothing but what it
 // cannot decode: the result is validated anyway.
 func (s *StageSets) Default(ctx context.Context, request admission.Request) admission.Response {
-	in, err := decode(request)
+	in, err := s.decode(request)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
+	}
+	set := s.Policies()
+	if set == nil {
+		return admission.Errored(http.StatusServiceUnavailable, errNotCompiled)
 	}
 	if in.Object == nil {
 		return admission.Allowed("")
@@ -47,7 +58,7 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 	if in.Namespace, err = s.Namespaces.Get(ctx, request.Namespace); err != nil {
 		warnings = append(warnings, "some defaults may be missing: "+err.Error())
 	}
-	defaulted, err := s.Policies().Default(ctx, in)
+	defaulted, err := set.Default(ctx, in)
 	if err != nil {
 		warnings = append(warnings, "some defaults are missing: "+err.Error())
 	}
@@ -57,9 +68,13 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 
 // Validate answers the validating webhook: everything that the policies refuse, at once.
 func (s *StageSets) Validate(ctx context.Context, request admission.Request) admission.Response {
-	in, err := decode(request)
+	in, err := s.decode(request)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
+	}
+	set := s.Policies()
+	if set == nil {
+		return admission.Errored(http.StatusServiceUnavailable, errNotCompiled)
 	}
 	if in.OldObject != nil && in.Object != nil {
 		switch classify(in.OldObject, in.Object) {
@@ -73,7 +88,7 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 	if request.Operation == admissionv1.Delete && terminating(in.Namespace) {
 		return admission.Allowed("")
 	}
-	decision := s.Policies().Validate(ctx, in)
+	decision := set.Validate(ctx, in)
 	response := respond(request, decision)
 	if len(decision.Ignored) > 0 {
 		log.FromContext(ctx).Info("let pass what could not be evaluated", "ignored", lines(decision.Ignored))
@@ -92,8 +107,8 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 }
 
 // decode reads the objects of a request: of a CREATE the new one, of a DELETE the old one, of an UPDATE both.
-func decode(request admission.Request) (policies.Input, error) {
-	in := policies.Input{Request: &request.AdmissionRequest}
+func (s *StageSets) decode(request admission.Request) (policies.Input, error) {
+	in := policies.Input{Request: &request.AdmissionRequest, Authorizer: s.Authorizer}
 	var err error
 	if in.Object, err = decodeObject(request.Object); err != nil {
 		return in, fmt.Errorf("decoding the object of the request: %w", err)
@@ -108,7 +123,7 @@ func decode(request admission.Request) (policies.Input, error) {
 }
 
 func decodeObject(raw runtime.RawExtension) (*unstructured.Unstructured, error) {
-	if len(raw.Raw) == 0 || string(raw.Raw) == "null" {
+	if !present(raw) {
 		return nil, nil
 	}
 	object := &unstructured.Unstructured{}

@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -288,20 +289,22 @@ func TestNamespaceIsDeletedWhateverTheWebhookSays(t *testing.T) {
 	}
 }
 
-// kubectl runs kubectl as the administrator with an object as its input.
+// kubectl runs kubectl as the administrator with an object, if there is one, as its input.
 func (i *installation) kubectl(t *testing.T, object *unstructured.Unstructured, arguments ...string) (string, error) {
 	t.Helper()
 	path, err := cluster.Binary("controlplane")
 	if err != nil {
 		t.Fatal(err)
 	}
-	input, err := yaml.Marshal(object.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
 	arguments = append([]string{"kubectl", "--kubeconfig", i.Kubeconfig}, arguments...)
 	command := exec.CommandContext(t.Context(), path, arguments...)
-	command.Stdin = strings.NewReader(string(input))
+	if object != nil {
+		input, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command.Stdin = bytes.NewReader(input)
+	}
 	output, err := command.CombinedOutput()
 	return string(output), err
 }
@@ -333,6 +336,12 @@ func (r *replica) requests(t *testing.T) int {
 // count is a counter of a replica, 0 when it does not exist.
 func (r *replica) count(t *testing.T, series string) int {
 	t.Helper()
+	return int(r.measure(t)[series])
+}
+
+// measure is all series of a replica.
+func (r *replica) measure(t *testing.T) map[string]float64 {
+	t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet,
 		fmt.Sprintf("http://127.0.0.1:%d/metrics", r.metrics), nil)
 	if err != nil {
@@ -343,18 +352,26 @@ func (r *replica) count(t *testing.T, series string) int {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+	found := map[string]float64{}
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
-		if value, found := strings.CutPrefix(lines.Text(), series+" "); found {
-			number, err := strconv.Atoi(value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return number
+		if strings.HasPrefix(lines.Text(), "#") {
+			continue
 		}
+		series, value, _ := strings.Cut(lines.Text(), "} ")
+		if value == "" {
+			series, value, _ = strings.Cut(lines.Text(), " ")
+		} else {
+			series += "}"
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", lines.Text(), err)
+		}
+		found[series] = number
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return 0
+	return found
 }

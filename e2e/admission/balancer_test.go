@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,13 +17,14 @@ import (
 // balancer is what a Service is to the API server: one address, whose new connections go to replicas that were ready when
 // somebody last looked, and whose old connections stay where they are.
 type balancer struct {
+	mu       sync.Mutex
 	replicas []*replica
 	ready    atomic.Pointer[[]*replica]
 	next     atomic.Uint64
 }
 
 // balance listens on a port of loopback until the end of the test.
-func balance(t *testing.T, port int, replicas ...*replica) {
+func balance(t *testing.T, port int, replicas ...*replica) *balancer {
 	t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -49,11 +51,22 @@ func balance(t *testing.T, port int, replicas ...*replica) {
 		}
 		running.Wait()
 	})
+	return b
+}
+
+// add has the balancer look at one replica more.
+func (b *balancer) add(r *replica) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.replicas = append(b.replicas, r)
 }
 
 func (b *balancer) look(ctx context.Context) {
+	b.mu.Lock()
+	replicas := slices.Clone(b.replicas)
+	b.mu.Unlock()
 	var ready []*replica
-	for _, r := range b.replicas {
+	for _, r := range replicas {
 		if r.ready(ctx) {
 			ready = append(ready, r)
 		}

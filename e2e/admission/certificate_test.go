@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,13 +37,9 @@ func TestReadyOnlyWhenBothBundlesVerifyTheCertificate(t *testing.T) {
 	cluster.Eventually(t, func(ctx context.Context) error { return readiness(ctx, r) })
 
 	// P-40: the Secret was empty, and is now what the rotator made of it.
-	secret := &corev1.Secret{}
-	key := types.NamespacedName{Namespace: i.name, Name: i.name + "-admission-tls"}
-	if err := i.client.Get(t.Context(), key, secret); err != nil {
-		t.Fatal(err)
-	}
+	secret := i.certificate(t)
 	for _, kind := range []string{mutating, validating} {
-		if got := i.bundle(t, kind); !bytes.Equal(got, secret.Data["ca.crt"]) {
+		if got := i.bundle(t, kind); !bytes.Equal(got, secret["ca.crt"]) {
 			t.Errorf("the caBundle of the %s is not the CA of the Secret:\n%s", kind, got)
 		}
 	}
@@ -55,7 +50,7 @@ func TestBundleIsRepaired(t *testing.T) {
 	i.installWebhooks(t)
 	r := i.start(t)
 	good := i.bundle(t, validating)
-	ref := cluster.Ref("admissionregistration.k8s.io/v1", validating, "", i.name+"-admission")
+	ref := i.configuration(validating)
 	patch := func(operations string) {
 		if err := i.client.Patch(t.Context(), ref, client.RawPatch(types.JSONPatchType, []byte(operations))); err != nil {
 			t.Fatal(err)
@@ -90,7 +85,7 @@ func TestBundleIsRepaired(t *testing.T) {
 func (i *installation) onlyBundleIsOurs(t *testing.T) {
 	t.Helper()
 	for _, kind := range []string{mutating, validating} {
-		live := i.WaitFor(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", i.name+"-admission"))
+		live := i.WaitFor(t, i.configuration(kind))
 		owned := "nothing"
 		for _, fields := range live.GetManagedFields() {
 			if fields.Manager == "stageset-admission-ca" && fields.Operation == metav1.ManagedFieldsOperationApply {
@@ -115,7 +110,7 @@ func TestCertificateIsReissuedForAnotherName(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.start(t, "--cert-dns-names=localhost,localhost.localdomain")
-	i.WaitFor(t, cluster.Ref("v1", "Secret", i.name, i.name+"-admission-tls"), func(object *unstructured.Unstructured) error {
+	i.WaitFor(t, i.secret(), func(object *unstructured.Unstructured) error {
 		leaf, err := leafOf(object)
 		if err != nil {
 			return err
@@ -127,39 +122,38 @@ func TestCertificateIsReissuedForAnotherName(t *testing.T) {
 	}
 }
 
-// P-37: without its Secret a replica serves on, and says how to bring it back.
+// P-37: without its Secret a replica serves on, says how to bring it back, and counts.
 func TestDeletedSecretStopsNobody(t *testing.T) {
 	i := install(t)
 	i.installWebhooks(t)
 	r := i.start(t)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: i.name, Name: i.name + "-admission-tls"}}
-	if err := i.client.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	restore := "kubectl create secret generic " + secret.Name + " --namespace " + secret.Namespace
-	cluster.Eventually(t, func(context.Context) error { return contains(r.Output(), restore) })
+	i.deleteSecret(t)
+	cluster.Eventually(t, func(context.Context) error { return contains(r.Output(), i.restore()) })
 	if err := i.client.Create(t.Context(), i.stageSet(t, "valid", validSpec), client.DryRunAll); err != nil {
 		t.Errorf("a StageSet while the Secret is gone: %v", err)
 	}
 	if err := readiness(t.Context(), r); err != nil {
 		t.Errorf("readiness while the Secret is gone: %v", err)
 	}
-
-	secret.ResourceVersion = ""
-	if err := i.client.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
+	series := r.measure(t)
+	if series[`stageset_certificate_problems_total{kind="secret-missing"}`] == 0 {
+		t.Error("it is not counted")
 	}
-	i.WaitFor(t, cluster.Ref("v1", "Secret", i.name, secret.Name), func(object *unstructured.Unstructured) error {
-		_, err := leafOf(object)
-		return err
-	})
-	cluster.Eventually(t, func(ctx context.Context) error { return readiness(ctx, r) })
+	const month = 30 * 24 * 60 * 60
+	for _, kind := range []string{"ca", "leaf", "bundle"} {
+		if left := series[`stageset_certificate_expiry_seconds{kind="`+kind+`"}`]; left < month {
+			t.Errorf("%v seconds are left to the %s", left, kind)
+		}
+	}
+	if series["stageset_certificate_trusted"] != 1 {
+		t.Error("it is not said to be trusted")
+	}
 }
 
 // bundle is the caBundle of the one webhook of a configuration.
 func (i *installation) bundle(t *testing.T, kind string) []byte {
 	t.Helper()
-	return bundleOf(i.WaitFor(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", i.name+"-admission")))
+	return bundleOf(i.WaitFor(t, i.configuration(kind)))
 }
 
 func bundleEntry(configuration *unstructured.Unstructured) map[string]any {

@@ -15,12 +15,15 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/stageset/stageset/api/crds"
@@ -38,6 +41,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(directory)
 	binary = filepath.Join(directory, "stageset-admission")
+	log.SetLogger(logr.Discard()) // the clients of the tests have nothing to say
 	return cluster.Run(m)
 }
 
@@ -165,6 +169,25 @@ func (i *installation) installWebhooks(t *testing.T, operations ...string) {
 	t.Cleanup(func() { i.removeWebhooks(t) })
 }
 
+// failClosed has a request fail when the mutating webhook cannot be called, too, so that no failed call goes unnoticed.
+func (i *installation) failClosed(t *testing.T) {
+	t.Helper()
+	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]`))
+	if err := i.client.Patch(t.Context(), i.configuration(mutating), patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// configuration names a webhook configuration of this release.
+func (i *installation) configuration(kind string) *unstructured.Unstructured {
+	return cluster.Ref("admissionregistration.k8s.io/v1", kind, "", i.name+"-admission")
+}
+
+// secret names the Secret of the certificate.
+func (i *installation) secret() *unstructured.Unstructured {
+	return cluster.Ref("v1", "Secret", i.name, i.name+"-admission-tls")
+}
+
 func (i *installation) removeWebhooks(t *testing.T) {
 	t.Helper()
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
@@ -203,6 +226,19 @@ func (i *installation) start(t *testing.T, arguments ...string) *replica {
 	return i.startAt(t, i.port, "/readyz", arguments...)
 }
 
+// drainDelay is long enough for the balancer to notice.
+const drainDelay = "--drain-delay=3s"
+
+// behindBalancer runs replicas at ports of their own, with a balancer at the port of the webhook configurations.
+func (i *installation) behindBalancer(t *testing.T, n int, arguments ...string) ([]*replica, *balancer) {
+	t.Helper()
+	var replicas []*replica
+	for range n {
+		replicas = append(replicas, i.startAt(t, process.FreePort(t), "/readyz", append(arguments, drainDelay)...))
+	}
+	return replicas, balance(t, i.port, replicas...)
+}
+
 // startAt runs a replica and waits until its probe answers 200.
 func (i *installation) startAt(t *testing.T, port int, probe string, arguments ...string) *replica {
 	t.Helper()
@@ -214,6 +250,9 @@ func (i *installation) startAt(t *testing.T, port int, probe string, arguments .
 	})
 	return r
 }
+
+// answered is how many requests a replica has allowed, as its log has it, also when it is gone.
+func (r *replica) answered() int { return strings.Count(r.Output(), "msg=allowed") }
 
 func (i *installation) arguments(r *replica) []string {
 	return []string{

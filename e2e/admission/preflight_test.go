@@ -14,11 +14,11 @@ import (
 )
 
 // fail runs the program, which must end by itself with the exit code 1, and returns what it wrote.
-func (i *installation) fail(t *testing.T) string {
+func (i *installation) fail(t *testing.T, arguments ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	command := exec.CommandContext(ctx, binary, i.arguments(&replica{port: i.port})...)
+	command := exec.CommandContext(ctx, binary, append(i.arguments(&replica{port: i.port}), arguments...)...)
 	output, err := command.CombinedOutput()
 	if command.ProcessState.ExitCode() != 1 {
 		t.Errorf("it ended with %v, want exit code 1", err)
@@ -54,12 +54,9 @@ func TestStartNamesEveryMissingPermission(t *testing.T) {
 
 func TestStartSaysHowToMakeTheMissingSecret(t *testing.T) {
 	i := install(t)
-	secret := cluster.Ref("v1", "Secret", i.name, i.name+"-admission-tls")
-	if err := i.client.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	i.deleteSecret(t)
 	output := i.fail(t)
-	want := "make it, empty: kubectl create secret generic " + secret.GetName() + " --namespace " + i.name
+	want := "make it, empty: " + i.restore()
 	if !strings.Contains(output, want) {
 		t.Errorf("the output lacks %q:\n%s", want, output)
 	}

@@ -1,142 +1,126 @@
 package admission_test
 
 import (
+	"bytes"
 	"context"
-	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"io"
+	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/rest"
 
 	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/process"
 )
 
-// twoReplicas installs the program behind a balancer.
-func twoReplicas(t *testing.T) (i *installation, first, second *replica) {
-	t.Helper()
-	i = install(t)
+// P-32: a roll-out is not noticed by anybody: each replica is replaced, under constant requests.
+func TestNoRequestFailsDuringARollingRestart(t *testing.T) {
+	i := install(t)
 	i.installWebhooks(t)
-	first = i.startAt(t, process.FreePort(t), "/readyz", "--drain-delay=3s")
-	second = i.startAt(t, process.FreePort(t), "/readyz", "--drain-delay=3s")
-	balance(t, i.port, first, second)
-	return i, first, second
-}
-
-// load creates StageSets, as dry runs, from several clients at once until it is stopped.
-type load struct {
-	done   chan struct{}
-	wait   sync.WaitGroup
-	count  atomic.Int64
-	mu     sync.Mutex
-	failed []error
-}
-
-func (i *installation) load(t *testing.T, clients int) *load {
-	t.Helper()
-	l := &load{done: make(chan struct{})}
-	for n := range clients {
-		c, object := i.Client(t), i.stageSet(t, fmt.Sprintf("load-%d", n), validSpec)
-		l.wait.Go(func() {
-			for {
-				select {
-				case <-l.done:
-					return
-				default:
-				}
-				if err := c.Create(context.Background(), object.DeepCopy(), client.DryRunAll); err != nil {
-					l.mu.Lock()
-					l.failed = append(l.failed, err)
-					l.mu.Unlock()
-				}
-				l.count.Add(1)
-			}
-		})
-	}
-	return l
-}
-
-// more waits until n more requests were answered.
-func (l *load) more(t *testing.T, n int64) {
-	t.Helper()
-	want := l.count.Load() + n
-	cluster.Eventually(t, func(context.Context) error {
-		if got := l.count.Load(); got < want {
-			return fmt.Errorf("%d requests so far, waiting for %d", got, want)
-		}
-		return nil
-	})
-}
-
-// stop ends the load. Not one of its requests may have failed.
-func (l *load) stop(t *testing.T) {
-	t.Helper()
-	close(l.done)
-	l.wait.Wait()
-	if len(l.failed) > 0 {
-		t.Errorf("%d of %d requests failed, the first with: %v", len(l.failed), l.count.Load(), l.failed[0])
-	}
-}
-
-// P-32: a roll-out is not noticed by anybody.
-func TestNoRequestFailsWhileAReplicaStops(t *testing.T) {
-	i, first, _ := twoReplicas(t)
+	i.failClosed(t)
+	replicas, b := i.behindBalancer(t, 2)
 	l := i.load(t, 8)
 	l.more(t, 100)
-	if err := first.Stop(); err != nil {
-		t.Error(err)
+	for _, old := range replicas {
+		b.add(i.startAt(t, process.FreePort(t), "/readyz", drainDelay))
+		if err := old.Stop(); err != nil {
+			t.Error(err)
+		}
+		l.more(t, 100)
 	}
-	l.more(t, 100)
 	l.stop(t)
-	if state := first.State(); state == nil || state.ExitCode() != 0 {
-		t.Errorf("the replica ended with %v", state)
-	}
-	served := strings.Count(first.Output(), "msg=allowed")
-	if served == 0 {
-		t.Error("the replica that stopped never served, so that this test shows nothing")
+	for n, old := range replicas {
+		if state := old.State(); state == nil || state.ExitCode() != 0 {
+			t.Errorf("replica %d ended with %v", n, state)
+		}
+		if old.answered() == 0 {
+			t.Errorf("replica %d never served, so that this test shows nothing", n)
+		}
 	}
 }
 
-// P-38, P-40: the certificates are issued anew, CA included, and not one request fails over it.
-func TestNoRequestFailsWhileTheCAIsReplaced(t *testing.T) {
-	i, first, second := twoReplicas(t)
-	before := [][]byte{served(t, first), served(t, second)}
+// P-29: what is too much is refused at once, in a way that clients understand: they come back by themselves, and nobody
+// fails.
+func TestClientsComeBackWhenTheWebhookIsBusy(t *testing.T) {
+	i := install(t)
+	i.installWebhooks(t)
+	i.failClosed(t)
+	i.start(t, "--max-in-flight=1")
+	refused := i.refusal(t)
+	var status metav1.Status
+	if err := json.Unmarshal(refused.body, &status); err != nil {
+		t.Fatalf("%v: %s", err, refused.body)
+	}
+	if status.Reason != metav1.StatusReasonTooManyRequests || refused.retryAfter != "1" {
+		t.Errorf("reason %s, Retry-After %q: %s", status.Reason, refused.retryAfter, status.Message)
+	}
 	l := i.load(t, 8)
 	l.more(t, 100)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: i.name, Name: i.name + "-admission-tls"}}
-	if err := i.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
-		t.Fatal(err)
-	}
-	secret.Data = nil
-	if err := i.client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, func(context.Context) error {
-		for n, r := range []*replica{first, second} {
-			if string(served(t, r)) == string(before[n]) {
-				return errors.New("a replica still serves the old certificate")
-			}
-		}
-		return nil
-	})
-	l.more(t, 200)
 	l.stop(t)
 }
 
-// served is the certificate that a replica serves.
-func served(t *testing.T, r *replica) []byte {
+// answer is one of the API server to a client that does not come back by itself.
+type answer struct {
+	code       int
+	retryAfter string
+	body       []byte
+}
+
+// refusal creates StageSets, as dry runs, from many clients at once until one of them is told that it was too much.
+func (i *installation) refusal(t *testing.T) answer {
 	t.Helper()
-	address := fmt.Sprintf("127.0.0.1:%d", r.port)
-	connection, err := tls.Dial("tcp", address, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true})
+	web, err := rest.HTTPClientFor(i.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()
-	return connection.ConnectionState().PeerCertificates[0].Raw
+	content, err := i.stageSet(t, "busy", validSpec).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := i.Config.Host + "/apis/stages.metio.wtf/v1/namespaces/" + i.tenant + "/stagesets?dryRun=All"
+	var found answer
+	cluster.Eventually(t, func(ctx context.Context) error {
+		answers := make([]answer, 16)
+		var wait sync.WaitGroup
+		for n := range answers {
+			wait.Go(func() { answers[n] = post(ctx, web, url, content) })
+		}
+		wait.Wait()
+		for _, got := range answers {
+			switch got.code {
+			case http.StatusCreated:
+			case http.StatusTooManyRequests:
+				found = got
+				return nil
+			default:
+				t.Fatalf("answer %d: %s", got.code, got.body)
+			}
+		}
+		return errors.New("nobody was refused")
+	})
+	return found
+}
+
+func post(ctx context.Context, web *http.Client, url string, content []byte) answer {
+	failed := func(err error) answer { return answer{body: fmt.Append(nil, err)} }
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(content))
+	if err != nil {
+		return failed(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := web.Do(request)
+	if err != nil {
+		return failed(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return failed(err)
+	}
+	return answer{code: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), body: body}
 }
