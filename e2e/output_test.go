@@ -63,7 +63,7 @@ func TestKubectlTellsHowReleasesAre(t *testing.T) {
 		`Reason: +BuildFailed\n +Status: +True\n +Type: +Stalled\n`,
 		`Message: +`+regexp.QuoteMeta(broken)+`\n`,
 		`Name: +one\n +Objects: +1\n +Phase: +Ready\n`,
-		`Normal +Succeeded +\S+ +stageset-reconciler +2 objects in 2 stages are applied and healthy\n`,
+		`Normal +Succeeded +\S+ +stageset-reconciler +2 objects in 2 stages are applied and healthy at \S+\n`,
 		`Warning +BuildFailed +\S+ +stageset-reconciler +`+regexp.QuoteMeta(broken)+`\n`,
 	)
 }

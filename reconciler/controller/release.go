@@ -47,10 +47,13 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 			strconv.FormatInt(set.Generation, 10), set.Annotations[v1.AnnotationRequestedAt], review.Identity(), pinned.Identity(),
 		}, " "),
 	})
-	if warnings := review.Warnings(); warnings != "" && ended.Kind == status.Succeeded {
-		ended.Message += "; policies warn: " + warnings
-	}
 	ended.Revisions = pinned.Revisions()
+	if ended.Kind == status.Succeeded {
+		ended.Message += " at " + status.Short(ended.Revisions)
+		if warnings := review.Warnings(); warnings != "" {
+			ended.Message += "; policies warn: " + warnings
+		}
+	}
 	for i := range ended.Stages {
 		ended.Stages[i].Revision = pinned.Stages[i].Pin.Revision
 		ended.Stages[i].Digest = pinned.Stages[i].Pin.Digest
