@@ -81,6 +81,7 @@ do its work.`,
 
 func (c *cli) policyCommand() *cobra.Command {
 	command := &cobra.Command{Use: "policy", Short: "Check, test, show and explain policies"}
-	command.AddCommand(c.testCommand(), c.checkCommand(), c.listCommand(), c.showCommand())
+	command.AddCommand(c.testCommand(), c.checkCommand(), c.listCommand(), c.showCommand(),
+		c.exportCommand())
 	return command
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/stagesetctl/app"
 )
 
@@ -113,5 +114,43 @@ func TestVersion(t *testing.T) {
 	out, stderr, code := run(t, "", "version")
 	if !strings.HasPrefix(out, "stagesetctl ") || stderr != "" || code != app.ExitOK {
 		t.Errorf("got %q, %q, %d", out, stderr, code)
+	}
+}
+
+// TestBuiltIn: the built-in policies are listed, shown and tested without a cluster, and judge objects as the policy config
+// sets them.
+func TestBuiltIn(t *testing.T) {
+	t.Chdir("testdata")
+	list, err := builtin.Policies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, _, _ := run(t, "", "policy", "list", "--builtin")
+	tested, _, code := run(t, "", "policy", "test", "--builtin")
+	if code != app.ExitOK {
+		t.Errorf("their tests fail:\n%s", tested)
+	}
+	for _, policy := range list {
+		if !strings.Contains(listed, "\n"+policy.Name+" ") || !strings.Contains(tested, "ok    "+policy.Name+" ") {
+			t.Errorf("%s is missing in\n%s\n%s", policy.Name, listed, tested)
+		}
+		shown, _, _ := run(t, "", "policy", "show", policy.Name, "--builtin")
+		if checked, _, code := run(t, shown, "policy", "test", "-"); code != app.ExitOK {
+			t.Errorf("what is shown of %s does not pass its tests:\n%s", policy.Name, checked)
+		}
+	}
+	if _, stderr, code := run(t, "", "policy", "show", "nothing", "--builtin"); code != app.ExitFailure ||
+		!strings.Contains(stderr, `there is no policy "nothing"; there are: `) {
+		t.Errorf("a policy that there is not: %d, %s", code, stderr)
+	}
+
+	const judge = "policy test --builtin --object objects -v"
+	strict, _, code := run(t, "", strings.Fields(judge)...)
+	if code != app.ExitFindings || !strings.Contains(strict, "service-account-required/stages: stages without an account: all;") {
+		t.Errorf("without a config: %d\n%s", code, strict)
+	}
+	lenient, _, code := run(t, "", strings.Fields(judge+" --policy-config policy-config.yaml")...)
+	if code != app.ExitOK || strings.Contains(lenient, "no-self-dependency") {
+		t.Errorf("with a config that names an account: %d\n%s", code, lenient)
 	}
 }

@@ -98,6 +98,7 @@ func (r rules) judge(ctx context.Context, asked asked, documents []files.Documen
 				suite.Cases = append(suite.Cases, report.Case{Name: "mutations", Failures: []string{err.Error()}})
 			}
 		}
+		suite.Object = in.Object.Object
 		for _, policy := range r.validating {
 			suite.Cases = append(suite.Cases, verdict(policy.name, policy.set.Validate(ctx, in)))
 		}

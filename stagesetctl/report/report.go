@@ -17,6 +17,8 @@ type Suite struct {
 	// Path and Line are where it is written.
 	Path string `json:"path"`
 	Line int    `json:"line"`
+	// Object is the object with what the policies filled in; nil if the suite is the tests of a policy.
+	Object map[string]any `json:"object,omitempty"`
 	// Cases are in the order in which they were run.
 	Cases []Case `json:"cases"`
 }
