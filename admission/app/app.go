@@ -33,7 +33,7 @@ func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
 
 // Run serves the webhooks until ctx is done, and then for the drain delay. Options must be complete and valid.
 func Run(ctx context.Context, options *Options, logger logr.Logger) error {
-	set, err := compilePolicies(ctx, options)
+	rules, err := compilePolicies(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 
 	ending := &drain{delay: options.DrainDelay, clock: clock.RealClock{}, logger: logger}
 	mgr, err := assemble(config, parts{
-		options: options, logger: logger, ending: ending, policies: set,
+		options: options, logger: logger, ending: ending, rules: rules,
 		keyring: certs.NewKeyring(certsOptions(options, scratch)),
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/stageset/stageset/admission/certs"
 	"github.com/stageset/stageset/admission/webhook"
+	"github.com/stageset/stageset/api/v1alpha1"
 )
 
 // The lease is long, because losing it ends the process, and what the leader does is never urgent: a slow API server must
@@ -39,11 +41,11 @@ const (
 
 // parts are what the manager is made of.
 type parts struct {
-	options  *Options
-	logger   logr.Logger
-	ending   *drain
-	policies webhook.Policies
-	keyring  *certs.Keyring
+	options *Options
+	logger  logr.Logger
+	ending  *drain
+	rules   rules
+	keyring *certs.Keyring
 }
 
 // assemble makes the manager and puts everything into it.
@@ -59,14 +61,16 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 	if err := errors.Join(err, metrics.Registry.Register(p.keyring.Metrics())); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
+	stored, err := addPolicies(mgr, p.rules.builtIn)
+	if err != nil {
+		return nil, err
+	}
 	server := &webhook.Server{
-		StageSets: &webhook.StageSets{
-			Policies:   func() webhook.Policies { return p.policies },
-			Namespaces: webhook.Namespaces{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		},
-		MaxInFlight: p.options.MaxInFlight,
-		Draining:    p.ending.Begun,
-		Metrics:     measured,
+		StageSets:        stageSets(mgr, stored),
+		StageSetPolicies: &webhook.StageSetPolicies{Options: p.rules.check},
+		MaxInFlight:      p.options.MaxInFlight,
+		Draining:         p.ending.Begun,
+		Metrics:          measured,
 	}
 	server.Register(mgr.GetWebhookServer())
 	return mgr, addChecks(mgr, p)
@@ -103,8 +107,7 @@ func (p parts) secure(config *tls.Config) {
 	config.GetCertificate = p.keyring.GetCertificate
 }
 
-// addChecks adds what liveness and readiness are made of. Policies are compiled before there is a manager, so that there
-// is no check for them.
+// addChecks adds what liveness and readiness are made of, besides the policies.
 func addChecks(mgr manager.Manager, p parts) error {
 	cached := &cacheCheck{}
 	// Without a controller that watches them, nobody else would have the cache begin with Namespaces.
@@ -161,7 +164,8 @@ func certsOptions(options *Options, scratch string) certs.Options {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, admissionregistrationv1.AddToScheme, coordinationv1.AddToScheme,
+		corev1.AddToScheme, admissionregistrationv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme,
+		v1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stageset/stageset/admission/certs"
 	"github.com/stageset/stageset/admission/webhook"
+	"github.com/stageset/stageset/policies/store"
 )
 
 // Leader election creates and renews one Lease, and leaves an Event when the leader changes.
@@ -16,6 +17,7 @@ import (
 // permissions is everything that the program does with its own account.
 func permissions(options *Options) []authorizationv1.ResourceAttributes {
 	needed := append(certs.Permissions(certsOptions(options, "")), webhook.Permissions()...)
+	needed = append(needed, store.Permissions(options.Namespace)...)
 	if !options.LeaderElect {
 		return needed
 	}

@@ -10,23 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/admission/certs"
-	"github.com/stageset/stageset/policies"
-	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/process"
 )
-
-// compilePolicies reads the policy config and compiles the built-in policies under it.
-func compilePolicies(ctx context.Context, options *Options) (*policies.Set, error) {
-	config, err := policies.LoadConfig(options.PolicyConfig)
-	if err != nil {
-		return nil, fmt.Errorf("--policy-config: %w", err)
-	}
-	set, err := builtin.Compile(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("compiling the built-in policies: %w", err)
-	}
-	return set, nil
-}
 
 // preflight finds out at once what would otherwise show as a program that never becomes ready: missing permissions, and a
 // missing Secret for the certificate.

@@ -27,6 +27,9 @@ type StageSetPolicies struct {
 
 // Validate refuses a policy with everything that is wrong with it, and warns of what is questionable.
 func (s *StageSetPolicies) Validate(ctx context.Context, request admission.Request) admission.Response {
+	if !present(request.Object) {
+		return admission.Allowed("") // a deletion, for which nobody has to call us
+	}
 	var policy, old v1alpha1.StageSetPolicy
 	if err := json.Unmarshal(request.Object.Raw, &policy); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the policy of the request: %w", err))

@@ -84,7 +84,8 @@ func TestRequestsOfTheProgramStayWithinItsRoles(t *testing.T) {
 	// Not used here: get of namespaces and patch of events, which are for a cache that lags and for an event that repeats,
 	// and list, which this API server answers within a watch.
 	want := map[string]bool{
-		"watch namespaces": true, "get secrets": true, "watch secrets": true, "update secrets": true,
+		"watch namespaces": true, "watch stagesetpolicies": true,
+		"get secrets": true, "watch secrets": true, "update secrets": true,
 		"watch mutatingwebhookconfigurations": true, "patch mutatingwebhookconfigurations": true,
 		"watch validatingwebhookconfigurations": true, "patch validatingwebhookconfigurations": true,
 		"get leases": true, "create leases": true, "update leases": true, "create events": true,
