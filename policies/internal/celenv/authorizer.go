@@ -95,8 +95,7 @@ func labelRequirements(requirements labels.Requirements) []metav1.LabelSelectorR
 	for _, r := range requirements {
 		// What a review cannot say is left out, which asks for more.
 		if operator, ok := operators[r.Operator()]; ok {
-			values := r.ValuesUnsorted()
-			slices.Sort(values)
+			values := slices.Sorted(slices.Values(r.ValuesUnsorted()))
 			all = append(all, metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator, Values: values})
 		}
 	}

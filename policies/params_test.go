@@ -1,0 +1,159 @@
+package policies_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+)
+
+// lookup answers as it is told, and remembers what it was asked.
+type lookup struct {
+	limits []int64
+	err    error
+	asked  []string
+}
+
+func (l *lookup) Params(_ context.Context, query policies.ParamQuery) ([]*unstructured.Unstructured, error) {
+	l.asked = append(l.asked, query.Policy+" "+query.String())
+	var found []*unstructured.Unstructured
+	for _, limit := range l.limits {
+		found = append(found, &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"stages": limit}}})
+	}
+	return found, l.err
+}
+
+const (
+	byName     = "paramKind: {apiVersion: v1, kind: ConfigMap}\nparamRef: {name: limits}"
+	bySelector = "paramKind: {apiVersion: v1, kind: ConfigMap}\n" +
+		"paramRef: {namespace: platform, selector: {matchLabels: {a: b}}, parameterNotFoundAction: Allow}"
+	atMost = "object.spec.stages.size() <= params.data.stages"
+)
+
+// TestParams: a policy is evaluated with each of its parameters, and without them only if it says so.
+func TestParams(t *testing.T) {
+	const none = "spec: p/paramRef: cannot be evaluated: params ConfigMap team-a/limits: there is none (parameterNotFoundAction Deny)"
+	for name, test := range map[string]struct {
+		spec            string
+		lookup          *lookup
+		asked           []string
+		denied, ignored []string
+	}{
+		"kept": {byName, &lookup{limits: []int64{1}}, []string{"p params ConfigMap team-a/limits"}, nil, nil},
+		"not kept": {
+			byName, &lookup{limits: []int64{0}}, []string{"p params ConfigMap team-a/limits"}, []string{"spec: p/rule: is wrong"}, nil,
+		},
+		"one of several is not kept": {
+			bySelector, &lookup{limits: []int64{1, 0, 0}}, []string{`p params ConfigMap platform/selected by "a=b"`},
+			[]string{"spec: p/rule: is wrong"}, nil,
+		},
+		"none":          {byName, &lookup{}, []string{"p params ConfigMap team-a/limits"}, []string{none}, nil},
+		"none, allowed": {bySelector, &lookup{}, []string{`p params ConfigMap platform/selected by "a=b"`}, nil, nil},
+		"none, ignored": {
+			byName + "\nfailurePolicy: Ignore", &lookup{}, []string{"p params ConfigMap team-a/limits"}, nil, []string{none},
+		},
+		"an error": {
+			bySelector, &lookup{err: errors.New("there is no kind ConfigMap")}, []string{`p params ConfigMap platform/selected by "a=b"`},
+			[]string{`spec: p/paramRef: cannot be evaluated: params ConfigMap platform/selected by "a=b": there is no kind ConfigMap`}, nil,
+		},
+		"too many": {
+			bySelector, &lookup{limits: make([]int64, 65)}, []string{`p params ConfigMap platform/selected by "a=b"`},
+			[]string{`spec: p/paramRef: cannot be evaluated: params ConfigMap platform/selected by "a=b": there are 65, more than 64`}, nil,
+		},
+		"not selected": {byName + "\nmatchConstraints: {namespaceSelector: {matchLabels: {no: no}}}", &lookup{}, nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := []v1alpha1.StageSetPolicy{rule(t, "p", atMost, test.spec), rule(t, "q", "true", "")}
+			set, err := policies.Compile(t.Context(), list, policies.Options{Lookup: test.lookup})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := set.Validate(t.Context(), creating(stageSet(t, "")))
+			for _, diff := range []string{
+				cmp.Diff(test.denied, said(got.Denied)), cmp.Diff(test.ignored, said(got.Ignored)), cmp.Diff(test.asked, test.lookup.asked),
+			} {
+				if diff != "" {
+					t.Errorf("denied, ignored or asked (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// TestParamsAreNowhere: without anything to look into, a policy with parameters fails, and nothing else does.
+func TestParamsAreNowhere(t *testing.T) {
+	set := compile(t, rule(t, "p", "true", byName), rule(t, "q", "true", ""))
+	want := []string{"spec: p/paramRef: cannot be evaluated: there is nowhere to look for parameters here"}
+	if diff := cmp.Diff(want, said(set.Validate(t.Context(), creating(stageSet(t, ""))).Denied)); diff != "" {
+		t.Errorf("denied (-want +got):\n%s", diff)
+	}
+}
+
+// TestParamsOfMutations: a mutation is applied with each parameter in turn, and with none fails as a whole.
+func TestParamsOfMutations(t *testing.T) {
+	mutation := policy(t, "p", byName+`
+mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{metadata: Object.metadata{labels:
+  Object.metadata.labels{limit: string(params.data.stages)}}}"}}]`)
+	for name, test := range map[string]struct {
+		limits        []int64
+		want, wantErr string
+	}{
+		"one":  {[]int64{7}, "7", ""},
+		"two":  {[]int64{7, 8}, "7", ""},
+		"none": {nil, "", "p/paramRef: cannot be evaluated: params ConfigMap team-a/limits: there is none (parameterNotFoundAction Deny)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := policies.Options{Lookup: &lookup{limits: test.limits}}
+			set, err := policies.Compile(t.Context(), []v1alpha1.StageSetPolicy{mutation}, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := set.Default(t.Context(), creating(stageSet(t, "")))
+			message := ""
+			if err != nil {
+				message = err.Error()
+			}
+			if diff := cmp.Diff([]string{test.want, test.wantErr}, []string{got.GetLabels()["limit"], message}); diff != "" {
+				t.Errorf("label and error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestParamsShareTheBudget: more parameters are not more budget, and other policies keep theirs.
+func TestParamsShareTheBudget(t *testing.T) {
+	const costly = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+	expression := "true"
+	for range 3 {
+		expression = fmt.Sprintf("%s.all(x, %s)", costly, expression)
+	}
+	expression += " && params.data.stages == 0"
+	limits := make([]int64, 64)
+	list := []v1alpha1.StageSetPolicy{
+		rule(t, "p", expression+" && "+expression+" && "+expression, byName), rule(t, "q", "false", ""),
+	}
+	for range 40 {
+		list[0].Spec.Validations = append(list[0].Spec.Validations, v1alpha1.Validation{
+			Name: fmt.Sprintf("more-%d", len(list[0].Spec.Validations)), Message: "is wrong",
+			Expression: list[0].Spec.Validations[0].Expression,
+		})
+	}
+	set, err := policies.Compile(t.Context(), list, policies.Options{Lookup: &lookup{limits: limits}, Timeout: 1 << 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, other := false, false
+	for _, v := range set.Validate(t.Context(), creating(stageSet(t, ""))).Denied {
+		limited = limited || v.Policy == "p"
+		other = other || v.Policy == "q" && v.Message == "is wrong"
+	}
+	if !limited || !other {
+		t.Errorf("the costly policy is limited: %t; the other one is evaluated: %t", limited, other)
+	}
+}
