@@ -104,7 +104,7 @@ var ownRequests = map[string][]string{
 	"source.toolkit.fluxcd.io/buckets":              {"list", "watch"},
 	"source.toolkit.fluxcd.io/externalartifacts":    {"list", "watch"},
 	"stages.metio.wtf/stagesetpolicies":             {"list", "watch"},
-	"configmaps":                                    {"get", "list", "watch"}, // as parameters of policies
+	"configmaps in " + system:                       {"get", "list", "watch"}, // parameters of policies
 	"namespaces":                                    {"get", "list", "watch"},
 	"serviceaccounts/token":                         {"create"},
 	"events.k8s.io/events":                          {"create", "patch"},
@@ -118,6 +118,9 @@ func checkOwnRequests(t testing.TB, s *suite) {
 	t.Helper()
 	for _, event := range s.began.Since(t, cluster.ByAccount(system, "stageset-reconciler")) {
 		resource := strings.Trim(event.Group+"/"+event.Resource+"/"+event.Subresource, "/")
+		if resource == "configmaps" {
+			resource += " in " + event.Namespace
+		}
 		if !slices.Contains(ownRequests[resource], event.Verb) || event.Impersonated != "" {
 			t.Errorf("the reconciler's own account did, as %q: %s", event.Impersonated, event)
 		}

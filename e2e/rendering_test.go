@@ -33,7 +33,7 @@ func TestReleaseBringsWhatItNeedsItself(t *testing.T) {
 		in(gadget.manifest("one")),
 		in("apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: reader}\n"+
 			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}\n"+
-			"subjects: [{kind: ServiceAccount, name: default, namespace: "+home+"}]\n"),
+			"subjects: [{kind: ServiceAccount, name: deployer, namespace: "+n.namespace+"}]\n"),
 		in(configMap("settings", "1")),
 		in("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: reader}\n"+
 			"rules: [{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}]\n"),

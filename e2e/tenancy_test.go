@@ -121,6 +121,7 @@ func TestNobodyIsAppliedAsWithoutAnAccount(t *testing.T) {
 	s := shared(t)
 	n := &tenant{suite: s, namespace: platform}
 	mark := s.Audit(t)
+	n.deleteAfter(t, cluster.Ref(v1.GroupVersion.String(), "StageSet", platform, "no-account"))
 	n.stageSet(t, "no-account", "stages: [{name: app, sourceRef: {kind: GitRepository, name: app}}]")
 	n.refusedWhole(t, "no-account", v1.ReasonServiceAccountRequired,
 		"stage app has no account to be applied as: set spec.serviceAccountName or the stage's serviceAccountName")
@@ -217,29 +218,40 @@ stages: [{name: app, sourceRef: {kind: GitRepository, name: own}}]`
 	stranger.wait(t, "dependency", cluster.Condition(v1.ConditionReady, "True"))
 }
 
-// Nothing of a commit is applied that has something in it that the tenant may not do.
+// malicious is a commit that adds an object to good changes.
+type malicious struct {
+	account, manifest string
+	reason            string
+	want              []string
+}
+
+// bindingToClusterAdmin makes the account deployer of the tenant an administrator of the cluster.
+func (n *tenant) bindingToClusterAdmin() string {
+	return fmt.Sprintf(`apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: %[1]s-takeover}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: deployer, namespace: %[1]s}]
+`, n.namespace)
+}
+
+// Nothing of a commit is applied that has something in it that a policy refuses, or that the tenant may not do.
 func TestMaliciousCommitIsRefusedAsAWhole(t *testing.T) {
 	n := shared(t).tenant(t)
 	n.account(t, "admin", "admin")
-	takeover := n.namespace + "-takeover"
-	cases := map[string]struct {
-		account, manifest string
-		want              []string
-	}{
-		"the whole cluster": {
-			account: deployer,
-			manifest: fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: %s}\n"+
-				"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n"+
-				"subjects: [{kind: ServiceAccount, name: deployer, namespace: %s}]\n", takeover, n.namespace),
+	cases := map[string]malicious{
+		"the cluster": {
+			account: deployer, manifest: n.bindingToClusterAdmin(), reason: v1.ReasonPolicyViolation,
 			want: []string{
-				"stage two: ClusterRoleBinding.rbac.authorization.k8s.io " + takeover + " (two/takeover.yaml:1): ",
-				`cannot patch resource "clusterrolebindings"`,
+				"stage two: ClusterRoleBinding.rbac.authorization.k8s.io " + n.namespace + "-takeover",
+				"no-privilege-escalation-manifests/cluster-admin: a tenant cannot grant cluster-admin",
 			},
 		},
-		"the namespace, by who may write roles there": {
-			account: "admin",
+		// No policy is about it, and the account may write bindings, but not give what it does not have.
+		"rights that it does not have": {
+			account: "admin", reason: v1.ReasonPermissionsMissing,
 			manifest: "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: takeover}\n" +
-				"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n" +
+				"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: system:node}\n" +
 				"subjects: [{kind: ServiceAccount, name: admin, namespace: " + n.namespace + "}]\n",
 			want: []string{
 				"stage two: RoleBinding.rbac.authorization.k8s.io " + n.namespace + "/takeover (two/takeover.yaml:1): ",
@@ -247,18 +259,40 @@ func TestMaliciousCommitIsRefusedAsAWhole(t *testing.T) {
 			},
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { n.refuseCommit(t, tc.account, tc.manifest, tc.want) })
+	for name, commit := range cases {
+		t.Run(name, func(t *testing.T) { n.refuseCommit(t, commit) })
 	}
+	n.noBinding(t)
+}
+
+// Where the policy is switched off, the API server says the same as the tenant is told by RBAC.
+func TestMaliciousCommitIsRefusedWithoutPoliciesToo(t *testing.T) {
+	s := setup(t)
+	s.ownReconciler(t, policyConfig(t, "rules: {no-privilege-escalation-manifests: Off}"))
+	n := s.tenant(t)
+	n.refuseCommit(t, malicious{
+		account: deployer, manifest: n.bindingToClusterAdmin(), reason: v1.ReasonPermissionsMissing,
+		want: []string{
+			"stage two: ClusterRoleBinding.rbac.authorization.k8s.io " + n.namespace + "-takeover (two/takeover.yaml:1): ",
+			`cannot patch resource "clusterrolebindings"`,
+		},
+	})
+	n.noBinding(t)
+}
+
+func (n *tenant) noBinding(t *testing.T) {
+	t.Helper()
 	var binding rbacv1.ClusterRoleBinding
-	if err := n.Client.Get(t.Context(), client.ObjectKey{Name: takeover}, &binding); !apierrors.IsNotFound(err) {
-		t.Errorf("ClusterRoleBinding %s: got %v, want it not to exist", takeover, err)
+	name := n.namespace + "-takeover"
+	if err := n.Client.Get(t.Context(), client.ObjectKey{Name: name}, &binding); !apierrors.IsNotFound(err) {
+		t.Errorf("ClusterRoleBinding %s: got %v, want it not to exist", name, err)
 	}
 }
 
-// refuseCommit has an account release a good commit, then one that adds the manifest to good changes in both stages, and
-// then one without it.
-func (n *tenant) refuseCommit(t *testing.T, account, manifest string, want []string) {
+// refuseCommit has an account release a good commit, then the malicious one, and then one without what is malicious.
+func (n *tenant) refuseCommit(t *testing.T, commit malicious) {
+	t.Helper()
+	account := commit.account
 	name := "app-" + account
 	good := func(version string) map[string]string {
 		return map[string]string{
@@ -273,12 +307,12 @@ func (n *tenant) refuseCommit(t *testing.T, account, manifest string, want []str
 
 	mark := n.Audit(t)
 	bad := good("2")
-	bad["two/takeover.yaml"] = manifest
+	bad["two/takeover.yaml"] = commit.manifest
 	second := repository.push(t, bad)
-	n.wait(t, name, n.revision("lastAttemptedRevisions", name, second))
-	set := n.wait(t, name, cluster.Condition(v1.ConditionReady, "False", v1.ReasonPermissionsMissing),
-		cluster.Condition(v1.ConditionStalled, "True", v1.ReasonPermissionsMissing))
-	for _, text := range append(want, "; still running "+set.Status.Revision) {
+	set := n.wait(t, name, n.revision("lastAttemptedRevisions", name, second),
+		cluster.Condition(v1.ConditionReady, "False", commit.reason),
+		cluster.Condition(v1.ConditionStalled, "True", commit.reason))
+	for _, text := range append(commit.want, "; still running "+set.Status.Revision) {
 		if message := readyMessage(set); !strings.Contains(message, text) {
 			t.Errorf("the message lacks %q:\n%s", text, message)
 		}
