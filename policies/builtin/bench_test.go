@@ -1,10 +1,13 @@
 package builtin_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -83,6 +86,12 @@ func request(stages int, broken bool) policies.Input {
 			"spec":       spec,
 		}},
 		Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}},
-		Request:   &admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "team-a", Name: "app"},
+		Request: &admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Namespace: "team-a", Name: "app", UserInfo: authenticationv1.UserInfo{Username: "joe"},
+		},
+		Authorizer: policies.NewAuthorizer(func(_ context.Context, review *authorizationv1.SubjectAccessReview) error {
+			review.Status.Allowed = true
+			return nil
+		}),
 	}
 }

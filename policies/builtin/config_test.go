@@ -1,10 +1,12 @@
 package builtin_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/builtin"
@@ -200,6 +202,71 @@ rules: there is no rule "no-such-rule"; there are author-may-use-service-account
 		`no-self-dependency, reserved-namespace-keys, reserved-namespaces, service-account-required, verified-source`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
+	}
+}
+
+// TestOffByDefault: a rule that is off is evaluated only where the config switches it on.
+func TestOffByDefault(t *testing.T) {
+	in := policies.SourceInput{StageSet: request(1, false).Object, Stage: "stage-0", Namespace: request(1, false).Namespace}
+	for name, test := range map[string]struct {
+		rules          map[string]policies.Switch
+		denied, warned int
+	}{
+		"unset": {nil, 0, 0},
+		"Deny":  {map[string]policies.Switch{"verified-source": policies.SwitchDeny}, 1, 0},
+		"Warn":  {map[string]policies.Switch{"verified-source": policies.SwitchWarn}, 0, 1},
+		"Off":   {map[string]policies.Switch{"verified-source": policies.SwitchOff}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := builtin.Compile(t.Context(), policies.Config{Rules: test.rules})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := set.ValidateSource(t.Context(), in)
+			if len(got.Denied) != test.denied || len(got.Warned) != test.warned {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// TestAuthor: a defaulted account counts as one that is written; the reconciler, who asks nobody, does not evaluate the rule.
+func TestAuthor(t *testing.T) {
+	set, err := builtin.Compile(t.Context(), policies.Config{
+		DefaultServiceAccount: "deployer", TrustedRequesters: []string{"gitops"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := policies.NewAuthorizer(func(context.Context, *authorizationv1.SubjectAccessReview) error { return nil })
+	for name, test := range map[string]struct {
+		change func(*policies.Input)
+		want   []string
+	}{
+		"somebody": {func(*policies.Input) {}, []string{"author-may-use-service-account/accounts: joe may neither impersonate nor " +
+			"create tokens for ServiceAccount deployer in namespace team-a: name another account, or have one of both granted"}},
+		"who is trusted": {func(in *policies.Input) { in.Request.UserInfo.Username = "gitops" }, nil},
+		"stored":         {func(in *policies.Input) { in.Request = nil }, nil},
+		"nobody to ask": {func(in *policies.Input) { in.Authorizer = nil }, []string{"author-may-use-service-account/accounts: " +
+			"cannot be evaluated: variables.forbidden reads authorizer, but there is no authorizer to ask here"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := request(1, false)
+			delete(in.Object.Object["spec"].(map[string]any), "serviceAccountName")
+			in.Request.UserInfo.Username, in.Authorizer = "joe", nobody
+			test.change(&in)
+			in.Object, err = set.Default(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, v := range set.Validate(t.Context(), in).Denied {
+				got = append(got, v.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("denied (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 )
 
 // off are the policies that are off unless the config switches them.
-var off = map[string]bool{authorMayUseAccount: true, "verified-source": true}
+var off = map[string]bool{"verified-source": true}
 
 //go:embed *.yaml
 var files embed.FS
