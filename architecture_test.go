@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 }
 
 func TestArrows(t *testing.T) {
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		allowed, known := arrows[file.top()]
 		if !known {
 			t.Errorf("%s: what may a package in %s import? Say so in this test and in ARCHITECTURE.md", file.path, file.top())
@@ -70,7 +70,7 @@ var importers = []struct {
 
 func TestImporters(t *testing.T) {
 	imports := map[string]bool{} // "importer imported"
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		if file.isTest() {
 			continue
 		}
@@ -109,7 +109,7 @@ var pure = []string{
 
 func TestPurePackages(t *testing.T) {
 	found := map[string]bool{}
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		if file.isTest() || !slices.Contains(pure, file.dir()) {
 			continue
 		}
@@ -132,7 +132,7 @@ func TestPurePackages(t *testing.T) {
 
 // The API is imported by people who want nothing else of us.
 func TestAPIImports(t *testing.T) {
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		if file.top() != "api" {
 			continue
 		}
@@ -152,7 +152,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	packages := map[string]bool{}
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		if file.dir() != "." && !file.isTest() {
 			packages[file.dir()] = true
 		}

@@ -8,8 +8,10 @@ import (
 	"go/token"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -69,37 +71,9 @@ func within(pkg, parent string) bool {
 }
 
 // sources are all Go files that somebody wrote, also those of the modules below e2e.
-func sources(t *testing.T, root fs.FS) []source {
+func sources(t *testing.T) []source {
 	t.Helper()
-	var found []source
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		base := path.Base(name)
-		if entry.IsDir() {
-			if base != "." && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata") {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if path.Ext(name) != ".go" {
-			return nil
-		}
-		content, err := fs.ReadFile(root, name)
-		if err != nil {
-			return err
-		}
-		files := token.NewFileSet()
-		syntax, err := parser.ParseFile(files, name, content, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		if !ast.IsGenerated(syntax) {
-			found = append(found, source{path: name, syntax: syntax, files: files, lines: files.File(syntax.Pos()).LineCount()})
-		}
-		return nil
-	})
+	found, err := parsed()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,3 +82,31 @@ func sources(t *testing.T, root fs.FS) []source {
 	}
 	return found
 }
+
+// parsed is what all tests look at; none of them changes it.
+var parsed = sync.OnceValues(func() ([]source, error) {
+	var found []source
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := filepath.Base(name)
+		if entry.IsDir() && name != "." && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata") {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || filepath.Ext(name) != ".go" {
+			return nil
+		}
+		files := token.NewFileSet()
+		syntax, err := parser.ParseFile(files, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		if !ast.IsGenerated(syntax) {
+			lines := files.File(syntax.Pos()).LineCount()
+			found = append(found, source{path: filepath.ToSlash(name), syntax: syntax, files: files, lines: lines})
+		}
+		return nil
+	})
+	return found, err
+})

@@ -3,7 +3,6 @@ package stageset_test
 import (
 	"go/ast"
 	"maps"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -25,7 +24,7 @@ var emptyNames = []string{
 }
 
 func TestSizes(t *testing.T) {
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		if file.isTest() {
 			continue
 		}
@@ -55,7 +54,7 @@ func TestSizes(t *testing.T) {
 // Wiring packages know all parts; every other package knows few.
 func TestFanOut(t *testing.T) {
 	imports := map[string]map[string]bool{}
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		for _, imported := range file.imports(t) {
 			dir, ours := inModule(imported)
 			if !ours || file.isTest() || path.Base(file.dir()) == "app" {
@@ -77,7 +76,7 @@ func TestFanOut(t *testing.T) {
 
 func TestPackagesSayWhatTheyAre(t *testing.T) {
 	documented := map[string]bool{}
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		name := file.syntax.Name.Name
 		if slices.Contains(emptyNames, name) {
 			t.Errorf("%s: package %s: the name says nothing", file.path, name)
@@ -92,7 +91,7 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 }
 
 func TestExportedIsDocumented(t *testing.T) {
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		if file.isTest() {
 			continue
 		}
@@ -151,7 +150,7 @@ var clockFunctions = regexp.MustCompile(`^(Now|Since|Until|Sleep|After|AfterFunc
 
 // The product takes the time from a clock that tests can set, and never sleeps; tests do not sleep either.
 func TestTimeComesFromAClock(t *testing.T) {
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
 			selector, ok := node.(*ast.SelectorExpr)
 			if !ok {
@@ -172,7 +171,7 @@ func TestTimeComesFromAClock(t *testing.T) {
 // What postpones a decision or switches a check off.
 func TestNothingIsPutOff(t *testing.T) {
 	marks := regexp.MustCompile(`\b(TO[D]O|FIX[M]E|no[l]int|lint:[i]gnore)\b`) // not to be found here
-	for _, file := range sources(t, os.DirFS(".")) {
+	for _, file := range sources(t) {
 		for _, group := range file.syntax.Comments {
 			for _, comment := range group.List {
 				if found := marks.FindString(comment.Text); found != "" {
