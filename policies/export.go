@@ -162,7 +162,8 @@ func (e *exporter) refuse(field, format string, args ...any) {
 func (e *exporter) settings() {
 	spec := &e.policy.Spec
 	if spec.Target != "" && spec.Target != v1alpha1.TargetStageSet {
-		e.refuse("spec.target", "is %s: only policies about StageSets can be exported, which alone pass the API server", spec.Target)
+		e.refuse("spec.target", "is %s: only policies about StageSets can be exported, which alone pass the API server",
+			spec.Target)
 	}
 	if spec.EnforceOn == v1alpha1.EnforceOnChanges {
 		e.refuse("spec.enforceOn", "is Changes: a policy that refuses only what was not wrong before cannot be expressed there")
@@ -186,7 +187,8 @@ func (e *exporter) expression(env *celenv.Compiler, field, text string, result c
 	}
 	// The text of the export is longer, and what limits it here limits it there, too.
 	if _, err := env.Compile(replaced, result); err != nil {
-		e.problems = append(e.problems, newProblems(e.policy.Name, field, fmt.Errorf("with what is written into it: %w", err))...)
+		err = fmt.Errorf("with what is written into it: %w", err)
+		e.problems = append(e.problems, newProblems(e.policy.Name, field, err)...)
 	}
 	return replaced
 }
@@ -195,7 +197,8 @@ func (e *exporter) matchConditions() []admissionregistrationv1.MatchCondition {
 	var list []admissionregistrationv1.MatchCondition
 	for _, m := range e.policy.Spec.MatchConditions {
 		field := fmt.Sprintf("spec.matchConditions[%s].expression", m.Name)
-		if compiled, err := e.conditions.Compile(m.Expression, celenv.Bool); err == nil && compiled.Reads("namespaceObject") {
+		compiled, err := e.conditions.Compile(m.Expression, celenv.Bool)
+		if err == nil && compiled.Reads("namespaceObject") {
 			e.refuse(field, "reads namespaceObject, which match conditions do not see there: "+
 				"use matchConstraints.namespaceSelector")
 		}

@@ -82,6 +82,6 @@ do its work.`,
 func (c *cli) policyCommand() *cobra.Command {
 	command := &cobra.Command{Use: "policy", Short: "Check, test, show and explain policies"}
 	command.AddCommand(c.testCommand(), c.checkCommand(), c.listCommand(), c.showCommand(),
-		c.exportCommand())
+		c.explainCommand(), c.exportCommand())
 	return command
 }

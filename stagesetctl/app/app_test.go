@@ -146,7 +146,8 @@ func TestBuiltIn(t *testing.T) {
 
 	const judge = "policy test --builtin --object objects -v"
 	strict, _, code := run(t, "", strings.Fields(judge)...)
-	if code != app.ExitFindings || !strings.Contains(strict, "service-account-required/stages: stages without an account: all;") {
+	const missing = "service-account-required/stages: stages without an account: all;"
+	if code != app.ExitFindings || !strings.Contains(strict, missing) {
 		t.Errorf("without a config: %d\n%s", code, strict)
 	}
 	lenient, _, code := run(t, "", strings.Fields(judge+" --policy-config policy-config.yaml")...)

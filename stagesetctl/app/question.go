@@ -32,7 +32,9 @@ func (q *question) addFlags(flags *pflag.FlagSet) {
 		`Namespace of objects that do not say theirs. Defaults to "default".`)
 	flags.StringVar(&q.namespaceObject, "namespace-object", "",
 		"File with the Namespace, for policies that read its labels or annotations.")
-	flags.StringVar(&q.user, "user", "somebody", "Name of the user who makes the request.")
+	flags.StringVar(&q.user, "user", "",
+		"Name of the user who makes the request. Without it and --old-object, a StageSet is evaluated as the reconciler does:"+
+			" rules that ask who writes it, or how, rest.")
 	flags.StringSliceVar(&q.groups, "group", nil, "Groups of the user who makes the request.")
 	flags.StringVar(&q.params, "params", "", "File with the object that the policies read as params.")
 	flags.StringVar(&q.policyConfig, "policy-config", "",
@@ -131,6 +133,9 @@ func (a asked) input(object *unstructured.Unstructured) policies.Input {
 	}
 	in.Namespace.Labels[corev1.LabelMetadataName] = name
 	in.Object.SetNamespace(name)
+	if a.oldObject == nil && a.question.user == "" {
+		return in
+	}
 	operation := admissionv1.Create
 	if a.oldObject != nil {
 		operation = admissionv1.Update

@@ -36,7 +36,8 @@ func (c *cli) testCommand() *cobra.Command {
 		Use:   "test PATH...",
 		Short: "Run the tests in policies, or evaluate policies on objects",
 		Long: `Run the tests that policies carry. With --object, evaluate the policies on the StageSets in files instead, as if
-they were created: mutations first, then validations. What is denied is a failure, warnings are shown.
+they were created: mutations first, then validations. What is denied is a failure, warnings are shown. Policies about
+sources and rendered objects have nothing to say about them.
 
 PATH is a file, a directory, or - for standard input. Files may have several documents; only StageSetPolicies count.`,
 		Example: `  stagesetctl policy test policies/
