@@ -80,7 +80,7 @@ func TestInteractive(t *testing.T) {
 		t.Fatal(err)
 	}
 	push(t, dir)
-	awaitOutput(t, p, `\d\d:\d\d:\d\d  webshop +not Ready +PermissionsMissing: `)
+	awaitOutput(t, p, `\d\d:\d\d:\d\d  webshop +not Ready +PolicyViolation: `)
 	absent(t, filepath.Join(dir, "kubeconfig"), kindClusterRole.GroupVersion().WithKind("ClusterRoleBinding"), "takeover")
 
 	interrupt(t, p, 0)
