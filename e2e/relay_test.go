@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/stageset/stageset/e2e/process"
+)
+
+// moment is a place in the work of a reconciler: one of its writes.
+type moment struct {
+	// write is the verb of RBAC and what is written: "patch configmaps", "delete stageinventories", "patch stagesets/status".
+	// "patch *" and "delete *" are any object that is not the product's own.
+	write string
+	// nth counts such writes from one; zero is the first.
+	nth int
+	// holding, if set, is text that the body of the request has.
+	holding string
+	// stored is true if the API server does the write and only the answer is lost, false if the write is never made.
+	stored bool
+}
+
+// relay is a way to the API server that changes nothing, until it is told to end who uses it at a moment.
+type relay struct {
+	server *httptest.Server
+	next   http.RoundTripper
+
+	mu    sync.Mutex
+	armed *trap
+}
+
+// trap waits for a moment in a namespace, and then kills.
+type trap struct {
+	moment
+	namespace string
+	seen      int
+	victim    *process.Process
+	sprung    chan struct{}
+}
+
+// relay is a relay to the cluster until the end of the test.
+func (s *suite) relay(t testing.TB) *relay {
+	t.Helper()
+	target, err := url.Parse(s.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := rest.TransportFor(rest.AnonymousClientConfig(s.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{next: next}
+	r.server = httptest.NewTLSServer(&httputil.ReverseProxy{
+		Rewrite:       func(request *httputil.ProxyRequest) { request.SetURL(target) },
+		Transport:     r,
+		FlushInterval: -1, // watches
+		ErrorLog:      log.New(io.Discard, "", 0),
+	})
+	r.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(func() {
+		r.server.CloseClientConnections()
+		r.server.Close()
+	})
+	return r
+}
+
+// config leads to the cluster through the relay.
+func (r *relay) config(direct *rest.Config) *rest.Config {
+	config := rest.CopyConfig(direct)
+	config.Host, config.CAFile = r.server.URL, ""
+	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
+	return config
+}
+
+// kill kills the process at the moment in the namespace; the channel is closed when it is dead.
+func (r *relay) kill(victim *process.Process, namespace string, at moment) <-chan struct{} {
+	at.nth = max(at.nth, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.armed = &trap{moment: at, namespace: namespace, victim: victim, sprung: make(chan struct{})}
+	return r.armed.sprung
+}
+
+var errKilled = errors.New("the process that asked was killed")
+
+// RoundTrip passes a request on, unless it is the moment.
+func (r *relay) RoundTrip(request *http.Request) (*http.Response, error) {
+	sprung, err := r.springs(request)
+	if err != nil || sprung == nil {
+		return pass(r.next, request, err)
+	}
+	if sprung.stored {
+		response, err := r.next.RoundTrip(request)
+		if err != nil {
+			return nil, err
+		}
+		response.Body.Close()
+	}
+	sprung.victim.Kill()
+	close(sprung.sprung)
+	return nil, errKilled
+}
+
+func pass(next http.RoundTripper, request *http.Request, err error) (*http.Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	return next.RoundTrip(request)
+}
+
+// springs is the trap that the request springs, nil if it springs none.
+func (r *relay) springs(request *http.Request) (*trap, error) {
+	namespace, write := describe(request)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	trap := r.armed
+	if trap == nil || namespace != trap.namespace || !trap.isOf(write) {
+		return nil, nil
+	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	if !bytes.Contains(body, []byte(trap.holding)) {
+		return nil, nil
+	}
+	if trap.seen++; trap.seen < trap.nth {
+		return nil, nil
+	}
+	r.armed = nil
+	return trap, nil
+}
+
+// isOf says whether the moment is about such a write.
+func (m moment) isOf(write string) bool {
+	verb, any := strings.CutSuffix(m.write, " *")
+	if !any {
+		return write == m.write
+	}
+	resource, ofVerb := strings.CutPrefix(write, verb+" ")
+	return ofVerb && !strings.HasPrefix(resource, "stage")
+}
+
+// describe says in which namespace a request writes what; it is empty for one that stores nothing.
+func describe(request *http.Request) (namespace, write string) {
+	verbs := map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+	_, path, found := strings.Cut(request.URL.Path, "/namespaces/")
+	parts := strings.Split(path, "/")
+	if verbs[request.Method] == "" || request.URL.Query().Has("dryRun") || !found || len(parts) < 2 {
+		return "", ""
+	}
+	resource := parts[1]
+	if len(parts) > 3 {
+		resource += "/" + parts[3]
+	}
+	return parts[0], verbs[request.Method] + " " + resource
+}
