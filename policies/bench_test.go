@@ -5,6 +5,9 @@ import (
 	"runtime"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 )
@@ -56,11 +59,25 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkValidate evaluates many policies with one rule each.
+// stages is a StageSet with 20 stages.
+func stages(t testing.TB) *unstructured.Unstructured {
+	object := stageSet(t, "")
+	list := make([]any, 20)
+	for i := range list {
+		list[i] = map[string]any{
+			"name": fmt.Sprintf("stage-%d", i), "path": "./", "prune": true,
+			"sourceRef": map[string]any{"kind": "GitRepository", "name": "app", "namespace": "team-a"},
+		}
+	}
+	object.Object["spec"] = map[string]any{"serviceAccountName": "deployer", "stages": list}
+	return object
+}
+
+// BenchmarkValidate evaluates many policies with one rule each on a StageSet with 20 stages.
 func BenchmarkValidate(b *testing.B) {
 	for _, n := range []int{1, 10, 50, 200} {
 		set := compile(b, many(b, n, "")...)
-		in := creating(stageSet(b, ""))
+		in := creating(stages(b))
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -68,4 +85,53 @@ func BenchmarkValidate(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkValidateManifest evaluates many policies with one rule each on one object, of a kind that they are about and of
+// one that they are not.
+func BenchmarkValidateManifest(b *testing.B) {
+	const target = "target: Manifest\nmatchConstraints: {resourceRules: [{apiGroups: [''], kinds: [ConfigMap]}]}"
+	for _, n := range []int{1, 10, 50} {
+		list := make([]v1alpha1.StageSetPolicy, n)
+		for i := range list {
+			list[i] = rule(b, fmt.Sprintf("p%d", i), "object.metadata.?namespace.orValue('') != 'kube-system'", target)
+		}
+		set := compile(b, list...)
+		for _, kind := range []string{"ConfigMap", "Service"} {
+			in := policies.ManifestInput{
+				SourceInput: policies.SourceInput{StageSet: stages(b), Stage: "stage-0", Namespace: namespace("team-a", nil)},
+				Object: &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": "a", "namespace": "team-a"},
+				}},
+			}
+			b.Run(fmt.Sprintf("%d/%s", n, kind), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					set.ValidateManifest(b.Context(), in)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkCompileMany is what an installation with a thousand policies pays when it starts, and when one of them changes.
+func BenchmarkCompileMany(b *testing.B) {
+	list := many(b, 1000, "")
+	for i := range list {
+		list[i].UID, list[i].Generation = types.UID(list[i].Name), 1
+	}
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			compile(b, list...)
+		}
+	})
+	set := compile(b, list...)
+	b.Run("one", func(b *testing.B) {
+		for b.Loop() {
+			list[0].Generation++
+			if _, err := set.With(b.Context(), list, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
