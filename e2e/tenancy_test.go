@@ -93,7 +93,7 @@ func TestWhatAnAccountLacksIsNamed(t *testing.T) {
 		"the right to read the source": {
 			spec: "serviceAccountName: powerless\n" + stages, reason: v1.ReasonAccessDenied,
 			want: []string{
-				"stage app, as ServiceAccount " + n.namespace + "/powerless: the stage's account may not read GitRepository " +
+				"stage app, as ServiceAccount " + n.namespace + "/powerless: ServiceAccount " + n.namespace + "/powerless may not read GitRepository " +
 					n.namespace + "/app: grant it get on gitrepositories.source.toolkit.fluxcd.io named app in namespace " + n.namespace,
 			},
 		},
@@ -205,7 +205,7 @@ stages: [{name: app, sourceRef: {kind: GitRepository, name: own}}]`
 	guest.wait(t, "dependency", cluster.Condition(v1.ConditionReady, "True"))
 
 	stranger.refusedWhole(t, "source", v1.ReasonAccessDenied,
-		"stage app, as ServiceAccount "+stranger.namespace+"/deployer: the stage's account may not read GitRepository "+
+		"stage app, as ServiceAccount "+stranger.namespace+"/deployer: ServiceAccount "+stranger.namespace+"/deployer may not read GitRepository "+
 			owner.namespace+"/shared: grant it get on gitrepositories.source.toolkit.fluxcd.io named shared in namespace "+
 			owner.namespace)
 	stranger.refusedWhole(t, "dependency", v1.ReasonAccessDenied,

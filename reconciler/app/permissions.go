@@ -28,16 +28,16 @@ const (
 // asked where it does: an installation may be confined to some.
 func permissions(options *Options) []authorizationv1.ResourceAttributes {
 	needed := grants(authorizationv1.ResourceAttributes{Group: v1.GroupVersion.Group, Resource: "stagesets"},
-		"get", "list", "watch", "patch")
+		"list", "watch", "patch")
 	needed = append(needed, grants(authorizationv1.ResourceAttributes{
 		Group: v1.GroupVersion.Group, Resource: "stagesets", Subresource: "status"}, "patch")...)
 	needed = append(needed, grants(authorizationv1.ResourceAttributes{
 		Group: v1.GroupVersion.Group, Resource: "stageinventories"},
-		"get", "list", "watch", "create", "update", "delete")...)
+		"list", "watch", "create", "update", "delete")...)
 	needed = append(needed, store.Permissions(options.Namespace)...)
 	for _, resource := range []string{"externalartifacts", "gitrepositories", "ocirepositories", "buckets"} {
 		needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupSources, Resource: resource},
-			"get", "list", "watch")...)
+			"list", "watch")...)
 	}
 	needed = append(needed, grants(authorizationv1.ResourceAttributes{Resource: "namespaces"}, "get", "list", "watch")...)
 	needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupEvents, Resource: "events"},

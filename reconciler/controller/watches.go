@@ -28,10 +28,10 @@ const (
 	indexDependency = "spec.dependsOn"
 )
 
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets/status,verbs=patch
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stageinventories,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;ocirepositories;buckets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stageinventories,verbs=list;watch;create;update;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;ocirepositories;buckets,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

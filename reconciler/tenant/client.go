@@ -34,6 +34,9 @@ type Client struct {
 // Account is whom the client acts as.
 func (c *Client) Account() Account { return c.account }
 
+// Identity is whom the client acts as, as messages name it.
+func (c *Client) Identity() string { return "ServiceAccount " + c.account.String() }
+
 // UID is the account's UID when the client was made. What is remembered about the permissions of an account should be kept
 // under it, since an account that was deleted and made again is another one.
 func (c *Client) UID() types.UID { return c.uid }
