@@ -41,10 +41,13 @@ func FuzzPolicy(f *testing.F) {
 				Mutations: []v1alpha1.Mutation{
 					{PatchType: v1alpha1.PatchTypeApplyConfiguration, ApplyConfiguration: mutation},
 					{PatchType: v1alpha1.PatchTypeJSONPatch, JSONPatch: mutation},
+					{PatchType: v1alpha1.PatchTypeApplyConfiguration, ApplyConfiguration: mutation, Override: true},
+					{PatchType: v1alpha1.PatchTypeJSONPatch, JSONPatch: mutation, Override: true},
 				},
 				Validations: []v1alpha1.Validation{
 					{Name: "r", Message: "m", Expression: expression, MessageExpression: expression},
 				},
+				AuditAnnotations: []v1alpha1.AuditAnnotation{{Key: "a", ValueExpression: expression}},
 			},
 		}}
 		var fields map[string]any
@@ -75,11 +78,66 @@ func FuzzPolicy(f *testing.F) {
 		if !equality.Semantic.DeepEqual(before, in.Object) {
 			t.Error("the object was changed")
 		}
-		var found policies.Problems
-		errors.As(problems, &found)
-		broken := slices.ContainsFunc(found, func(p policies.Problem) bool { return p.Field == "spec.validations[r].expression" })
-		if broken && len(decision.Denied) == 0 {
+		if broken(problems) && len(decision.Denied) == 0 {
 			t.Error("a rule that does not compile lets pass")
 		}
 	})
+}
+
+// FuzzRelease: the same for policies about sources and objects, with parameters, and for what is checked before it is stored.
+func FuzzRelease(f *testing.F) {
+	const object = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"a":"b"}},"data":{"a":"b"}}`
+	for _, expression := range []string{
+		"true", "source.verified", "object.data.a == params.data.a", "stage.name == source.name", "target.remote && tenant",
+		"stageSet.spec.stages.all(s, s.name == stage.name)", "source.nothing", "target == source", "request.name", "authorizer",
+		"object.metadata.labels.all(k, object.metadata.labels[k] == k)", "dyn(source).x", "variables.v", "params",
+	} {
+		f.Add(expression, "object.data", object)
+	}
+	f.Fuzz(func(t *testing.T, expression, variable, object string) {
+		var fields map[string]any
+		if err := utiljson.Unmarshal([]byte(object), &fields); err != nil || fields == nil {
+			return
+		}
+		const timeout = 200 * time.Millisecond
+		in := policies.ManifestInput{
+			SourceInput: policies.SourceInput{StageSet: &unstructured.Unstructured{Object: fields}, Stage: "web"},
+			Object:      &unstructured.Unstructured{Object: fields},
+		}
+		for _, target := range []v1alpha1.Target{v1alpha1.TargetSource, v1alpha1.TargetManifest} {
+			list := []v1alpha1.StageSetPolicy{{
+				ObjectMeta: metav1.ObjectMeta{Name: "p"},
+				Spec: v1alpha1.StageSetPolicySpec{
+					Target:    target,
+					Variables: []v1alpha1.Variable{{Name: "v", Expression: variable}},
+					Validations: []v1alpha1.Validation{
+						{Name: "r", Message: "m", Expression: expression, MessageExpression: expression},
+					},
+				},
+			}}
+			// What is wrong is found by Compile again; here it must only come to an end.
+			started := time.Now()
+			_, _ = policies.Check(t.Context(), &list[0], policies.CheckOptions{})
+			options := policies.Options{Timeout: timeout, Params: map[string]map[string]any{"p": fields}}
+			set, problems := policies.Compile(t.Context(), list, options)
+			before := in.Object.DeepCopy()
+			source, manifest := set.ValidateSource(t.Context(), in.SourceInput), set.ValidateManifest(t.Context(), in)
+			if took := time.Since(started); took > 40*timeout {
+				t.Errorf("it took %s", took)
+			}
+			if !equality.Semantic.DeepEqual(before, in.Object) {
+				t.Error("the object was changed")
+			}
+			if broken(problems) && len(source.Denied)+len(manifest.Denied) == 0 {
+				t.Error("a rule that does not compile lets pass")
+			}
+		}
+	})
+}
+
+// broken tells whether the rule r does not compile.
+func broken(err error) bool {
+	var found policies.Problems
+	errors.As(err, &found)
+	return slices.ContainsFunc(found, func(p policies.Problem) bool { return p.Field == "spec.validations[r].expression" })
 }
