@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/cluster"
@@ -222,5 +223,107 @@ subjects: [{kind: User, name: jane}]`, n.namespace))
 	})
 	if output, err := s.kubectl(t, n.stageSetYAML(t, "app", oneStage("app")), "apply", "-f", "-"); err != nil {
 		t.Errorf("the administrator is refused: %s", output)
+	}
+}
+
+// What a policy would deny is in its status before it denies anything, with what else there is to say about it.
+func TestStatusOfAPolicy(t *testing.T) {
+	s := setup(t)
+	n := s.tenant(t)
+	n.stageSet(t, "one", oneStage("app"))
+	n.stageSet(t, "two", twoStages("app"))
+	name := n.policy(t, "status", `
+validationActions: [Warn]
+validations:
+- {name: stages, expression: "object.spec.stages.size() >= 2", message: too few stages, fieldPath: spec.stages}
+- {name: nobody, expression: "request.userInfo.username != 'nobody'", message: not by nobody}
+tests:
+- {name: good, object: {spec: {stages: [{name: a, sourceRef: {name: x}}, {name: b, sourceRef: {name: x}}]}}, expect: allow}`)
+	s.startAdmission(t, n)
+	ref := cluster.Ref(policyVersion, "StageSetPolicy", "", name)
+	status := n.installationStatus(t, ref, condition("Ready", "True", "Ready"), condition("Effective", "True", "Matches"),
+		violations(1, "Warn"))
+	if diff := cmp.Diff(map[string]any{
+		"rules": []any{
+			map[string]any{"name": "stages", "enforcedAt": []any{"Admission", "Reconcile"}},
+			map[string]any{"name": "nobody", "enforcedAt": []any{"Admission"}},
+		},
+		"tests": map[string]any{"passed": int64(1)},
+		"examples": []any{map[string]any{
+			"namespace": n.namespace, "name": "one", "message": name + "/stages: too few stages",
+		}},
+	}, map[string]any{
+		"rules": status["rules"], "tests": status["tests"], "examples": status["audit"].(map[string]any)["examples"],
+	}); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+
+	// A namespace that is not there any more as far as the policy is concerned, and a parameter that is missing.
+	n.Apply(t, objectYAML(t, policyVersion, "StageSetPolicy", "", name, `
+matchConstraints: {namespaceSelector: {matchLabels: {nobody: has-this}}}
+paramKind: {apiVersion: v1, kind: ConfigMap}
+paramRef: {name: `+name+`, namespace: `+system+`}
+validations:
+- {name: stages, expression: "object.spec.stages.size() >= 2", message: too few stages, fieldPath: spec.stages}`))
+	n.installationStatus(t, ref, condition("Ready", "False", "ParamsNotFound"), condition("Effective", "False", "NoNamespace"),
+		violations(0, ""))
+	n.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s}}", name, system))
+	s.deleteAfter(t, cluster.Ref("v1", "ConfigMap", system, name))
+	n.installationStatus(t, ref, condition("Ready", "True", "Ready"))
+	n.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {nobody: has-this}}}", n.namespace))
+	n.installationStatus(t, ref, condition("Effective", "True", "Matches"), violations(1, "Deny"))
+}
+
+// installationStatus waits until the entry of the installation in the status of a policy is as all wants have it.
+func (n *tenant) installationStatus(t testing.TB, ref *unstructured.Unstructured, wants ...func(map[string]any) error) map[string]any {
+	t.Helper()
+	var found map[string]any
+	n.WaitFor(t, ref, func(live *unstructured.Unstructured) error {
+		entries, _, err := unstructured.NestedSlice(live.Object, "status", "installations")
+		if err != nil || len(entries) != 1 {
+			return fmt.Errorf("%d installations in the status (%v)", len(entries), err)
+		}
+		found = entries[0].(map[string]any)
+		if found["name"] != system+"/stageset" || found["observedGeneration"] != live.GetGeneration() {
+			return fmt.Errorf("the entry is of %v at generation %v", found["name"], found["observedGeneration"])
+		}
+		for _, want := range wants {
+			if err := want(found); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+func condition(kind, status, reason string) func(map[string]any) error {
+	return func(entry map[string]any) error {
+		conditions, _, err := unstructured.NestedSlice(entry, "conditions")
+		if err != nil {
+			return err
+		}
+		for _, item := range conditions {
+			if c := item.(map[string]any); c["type"] == kind && (c["status"] != status || c["reason"] != reason) {
+				return fmt.Errorf("%s is %v (%v): %v", kind, c["status"], c["reason"], c["message"])
+			} else if c["type"] == kind {
+				return nil
+			}
+		}
+		return fmt.Errorf("there is no condition %s", kind)
+	}
+}
+
+// violations holds if the audit found that many, which lead to the action.
+func violations(count int64, action string) func(map[string]any) error {
+	return func(entry map[string]any) error {
+		got, _, err := unstructured.NestedInt64(entry, "audit", "violations")
+		if err != nil || got != count {
+			return fmt.Errorf("the audit found %d violations, want %d (%v)", got, count, err)
+		}
+		if by, _, err := unstructured.NestedInt64(entry, "audit", "byAction", action); err != nil || by != count {
+			return fmt.Errorf("%d violations lead to %s, want %d (%v)", by, action, count, err)
+		}
+		return nil
 	}
 }

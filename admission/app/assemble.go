@@ -65,6 +65,9 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := addAudit(mgr, p, stored); err != nil {
+		return nil, err
+	}
 	server := &webhook.Server{
 		StageSets:        stageSets(mgr, stored),
 		StageSetPolicies: &webhook.StageSetPolicies{Options: p.rules.check},

@@ -3,6 +3,7 @@ package app
 import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/stageset/stageset/admission/audit"
 	"github.com/stageset/stageset/admission/certs"
 	"github.com/stageset/stageset/admission/webhook"
 	"github.com/stageset/stageset/policies/store"
@@ -18,6 +19,7 @@ import (
 func permissions(options *Options) []authorizationv1.ResourceAttributes {
 	needed := append(certs.Permissions(certsOptions(options, "")), webhook.Permissions()...)
 	needed = append(needed, store.Permissions(options.Namespace)...)
+	needed = append(needed, audit.Permissions()...)
 	if !options.LeaderElect {
 		return needed
 	}

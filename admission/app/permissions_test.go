@@ -77,10 +77,11 @@ func expand(rule rbacv1.PolicyRule, namespace string) []authorizationv1.Resource
 	var out []authorizationv1.ResourceAttributes
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
+			resource, subresource, _ := strings.Cut(resource, "/")
 			for _, verb := range rule.Verbs {
 				for _, name := range names {
 					out = append(out, authorizationv1.ResourceAttributes{
-						Group: group, Resource: resource, Verb: verb, Name: name, Namespace: namespace,
+						Group: group, Resource: resource, Subresource: subresource, Verb: verb, Name: name, Namespace: namespace,
 					})
 				}
 			}

@@ -10,7 +10,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/stageset/stageset/admission/audit"
 	"github.com/stageset/stageset/admission/webhook"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/builtin"
@@ -63,6 +65,26 @@ func addPolicies(mgr manager.Manager, builtIn *policies.Set) (*store.Store, erro
 		Logger:  mgr.GetLogger().WithName("policies"),
 	})
 	return stored, errors.Join(mgr.Add(stored), mgr.AddReadyzCheck("policies", stored.Ready))
+}
+
+// addAudit puts into the manager what evaluates the StageSets that are stored, and writes the statuses of policies.
+func addAudit(mgr manager.Manager, p parts, stored *store.Store) error {
+	measured, err := audit.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering the metrics of the audit: %w", err)
+	}
+	return mgr.Add(&audit.Auditor{
+		Installation:  p.options.Namespace + "/" + p.options.Name,
+		Store:         stored,
+		Params:        stored,
+		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
+		Cache:         mgr.GetCache(),
+		Configuration: p.options.objectName(),
+		Check:         p.rules.check,
+		Metrics:       measured,
+		Clock:         clock.RealClock{},
+	})
 }
 
 // stageSets admits StageSets by what is stored, and asks the API server what requesters may do.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -88,6 +89,11 @@ func (s *Store) Snapshot() Snapshot {
 		return *now
 	}
 	return Snapshot{}
+}
+
+// Params implements policies.ParamLookup: the parameters that the policies of the Set have now.
+func (s *Store) Params(ctx context.Context, query policies.ParamQuery) ([]*unstructured.Unstructured, error) {
+	return s.params.Params(ctx, query)
 }
 
 // Wait waits until there is a Set. The error is that of ctx.

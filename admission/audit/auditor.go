@@ -1,0 +1,217 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/store"
+)
+
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=list
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesetpolicies/status,verbs=patch
+
+// Permissions are what this package does with the process's own account, besides what package store does.
+func Permissions() []authorizationv1.ResourceAttributes {
+	group := v1.GroupVersion.Group
+	return []authorizationv1.ResourceAttributes{
+		{Group: group, Resource: "stagesets", Verb: "list"},
+		{Group: group, Resource: "stagesetpolicies", Subresource: "status", Verb: "patch"},
+	}
+}
+
+const (
+	// interval is how long what nobody has changed is not looked at again.
+	interval = time.Hour
+	// retry is when what could not be finished is begun again.
+	retry = 10 * time.Second
+	// settle is the pause after an audit, in which changes are collected. It is longer after one that took long, so that
+	// audits never take more than one part in rest of the time.
+	settle = time.Second
+	rest   = 4
+)
+
+// Store holds the policies.
+type Store interface {
+	// Wait waits until there is a Snapshot.
+	Wait(ctx context.Context) error
+	// Snapshot is what holds now.
+	Snapshot() store.Snapshot
+	// Subscribe tells of changes of policies and parameters.
+	Subscribe() <-chan struct{}
+}
+
+// Auditor evaluates what is stored. The manager runs it in the leader, as Start. All fields are required.
+type Auditor struct {
+	// Installation is namespace/name of the release: whose entry of a status it writes.
+	Installation string
+	Store        Store
+	// Params finds the parameters of policies.
+	Params policies.ParamLookup
+	// Client writes statuses, and reads policies, Namespaces and webhook configurations of the Cache. Live lists StageSets,
+	// which are too many to keep.
+	Client client.Client
+	Live   client.Reader
+	Cache  cache.Cache
+	// Configuration is the name of the webhook configuration that says whether deletions are admitted.
+	Configuration string
+	// Check is what policies are checked with.
+	Check   policies.CheckOptions
+	Metrics *Metrics
+	Clock   clock.Clock
+
+	// assessments are of the texts that there are, by the UID of their policy.
+	assessments map[types.UID]*assessment
+}
+
+// NeedLeaderElection is true: one replica speaks for all.
+func (a *Auditor) NeedLeaderElection() bool { return true }
+
+// Start audits until ctx is done.
+func (a *Auditor) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("audit"))
+	told := a.Store.Subscribe()
+	relabelled, err := a.watchNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Store.Wait(ctx) != nil {
+		return nil
+	}
+	for {
+		began, next := a.Clock.Now(), interval
+		if err := a.audit(ctx); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "the audit of stored StageSets is not complete; trying again", "in", retry.String())
+			next = retry
+		}
+		if !a.pause(ctx, max(settle, rest*a.Clock.Since(began))) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-told:
+		case <-relabelled:
+		case <-a.Clock.After(next):
+		}
+	}
+}
+
+func (a *Auditor) pause(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.Clock.After(pause):
+		return true
+	}
+}
+
+// watchNamespaces is a channel that tells that there are other Namespaces, or other labels of them.
+func (a *Auditor) watchNamespaces(ctx context.Context) (<-chan struct{}, error) {
+	informer, err := a.Cache.GetInformer(ctx, &corev1.Namespace{})
+	if err != nil {
+		return nil, fmt.Errorf("watching Namespaces: %w", err)
+	}
+	changed := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { tell() },
+		UpdateFunc: func(before, after any) {
+			old, isOld := before.(*corev1.Namespace)
+			now, isNow := after.(*corev1.Namespace)
+			if !isOld || !isNow || !maps.Equal(old.Labels, now.Labels) {
+				tell()
+			}
+		},
+		DeleteFunc: func(any) { tell() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching Namespaces: %w", err)
+	}
+	return changed, nil
+}
+
+// audit evaluates everything once, by one set of policies, and reports.
+func (a *Auditor) audit(ctx context.Context) error {
+	now := a.Store.Snapshot()
+	namespaces, err := a.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := a.evaluate(ctx, now.Set, namespaces)
+	if err != nil {
+		return err
+	}
+	a.Metrics.set(now.Set.Policies(), found)
+	return a.report(ctx, now, namespaces, found)
+}
+
+func (a *Auditor) namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
+	var list corev1.NamespaceList
+	if err := a.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing Namespaces: %w", err)
+	}
+	byName := make(map[string]*corev1.Namespace, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}
+
+// report writes the status of each stored policy. What fails for one does not keep the others from theirs.
+func (a *Auditor) report(
+	ctx context.Context, now store.Snapshot, namespaces map[string]*corev1.Namespace, found *findings,
+) error {
+	deletes, err := a.deletesAreAdmitted(ctx)
+	if err != nil {
+		return err
+	}
+	summaries := map[types.UID]policies.Summary{}
+	for _, summary := range now.Set.Policies() {
+		if !summary.BuiltIn {
+			summaries[summary.UID] = summary
+		}
+	}
+	a.assess(ctx, now.Stored)
+	var first error
+	for i := range now.Stored {
+		policy := &now.Stored[i]
+		entry := a.entry(ctx, view{
+			policy: policy, summary: summaries[policy.UID], assessment: a.assessments[policy.UID],
+			namespaces: namespaces, deletes: deletes, found: found,
+		})
+		if err := a.write(ctx, policy, entry); err != nil && first == nil {
+			first = fmt.Errorf("writing the status of StageSetPolicy %s: %w", policy.Name, err)
+		}
+	}
+	return first
+}
+
+// view is everything that the entry of a policy is made of.
+type view struct {
+	policy     *v1alpha1.StageSetPolicy
+	summary    policies.Summary
+	assessment *assessment
+	namespaces map[string]*corev1.Namespace
+	// deletes tells whether deletions are admitted.
+	deletes bool
+	found   *findings
+}

@@ -1,0 +1,138 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+)
+
+const (
+	// page is how many StageSets are read at once.
+	page = 500
+	// maxExamples and maxMessage are what the schema of the status allows.
+	maxExamples = 20
+	maxMessage  = 2048
+)
+
+// findings are what all policies say about everything that is stored.
+type findings struct {
+	observedAt metav1.Time
+	evaluated  int64
+	policies   map[string]*finding
+}
+
+// finding is what one policy says.
+type finding struct {
+	violations int64
+	byAction   map[v1alpha1.ValidationAction]int64
+	examples   []v1alpha1.AuditExample
+	// failed is the first thing that could not be evaluated; paramRef tells that it was the parameters.
+	failed   string
+	paramRef bool
+}
+
+func (f *findings) of(policy string) *finding {
+	if f.policies[policy] == nil {
+		f.policies[policy] = &finding{byAction: map[v1alpha1.ValidationAction]int64{}}
+	}
+	return f.policies[policy]
+}
+
+// evaluate asks set about every stored StageSet, as the reconciler does: as a CREATE by nobody, with the defaults filled in.
+func (a *Auditor) evaluate(ctx context.Context, set *policies.Set, namespaces map[string]*corev1.Namespace) (*findings, error) {
+	found := &findings{observedAt: metav1.NewTime(a.Clock.Now()), policies: map[string]*finding{}}
+	next := ""
+	for {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSetList"))
+		if err := a.Live.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing StageSets: %w", err)
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			in := policies.Input{Object: object, Namespace: namespaces[object.GetNamespace()]}
+			// What cannot be defaulted is evaluated as it is: what defaults are missing for is in the decision of its rules.
+			if defaulted, _ := set.Default(ctx, in); defaulted != nil {
+				in.Object = defaulted
+			}
+			found.add(object, set.Validate(ctx, in))
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+		if next = list.GetContinue(); next == "" {
+			return found, nil
+		}
+	}
+}
+
+// add adds what the policies say about one StageSet. A violation that leads to two actions is one violation.
+func (f *findings) add(object *unstructured.Unstructured, decision policies.Decision) {
+	f.evaluated++
+	seen := map[policies.Violation]bool{}
+	for _, list := range []struct {
+		action     v1alpha1.ValidationAction
+		violations []policies.Violation
+	}{
+		{v1alpha1.ValidationActionDeny, decision.Denied},
+		{v1alpha1.ValidationActionWarn, decision.Warned},
+		{v1alpha1.ValidationActionAudit, decision.Audited},
+	} {
+		for _, violation := range list.violations {
+			of := f.of(violation.Policy)
+			of.byAction[list.action]++
+			if !seen[violation] {
+				seen[violation] = true
+				of.violations++
+				of.example(object, violation)
+			}
+		}
+	}
+	for _, failed := range decision.Failed {
+		of := f.of(failed.Policy)
+		if of.failed == "" {
+			of.failed = fmt.Sprintf("StageSet %s/%s: %s", object.GetNamespace(), object.GetName(), failed)
+			of.paramRef = failed.Rule == "paramRef"
+		}
+	}
+}
+
+// example keeps the first violation of a StageSet.
+func (f *finding) example(object *unstructured.Unstructured, violation policies.Violation) {
+	same := func(e v1alpha1.AuditExample) bool {
+		return e.Namespace == object.GetNamespace() && e.Name == object.GetName()
+	}
+	if len(f.examples) == maxExamples || slices.ContainsFunc(f.examples, same) {
+		return
+	}
+	f.examples = append(f.examples, v1alpha1.AuditExample{
+		Namespace: object.GetNamespace(), Name: object.GetName(), Message: cut(violation.String(), maxMessage),
+	})
+}
+
+// status is what a policy says about all StageSets.
+func (f *findings) status(policy string) *v1alpha1.AuditStatus {
+	status := &v1alpha1.AuditStatus{ObservedAt: f.observedAt, Evaluated: f.evaluated}
+	if of := f.policies[policy]; of != nil {
+		status.Violations, status.ByAction, status.Examples = of.violations, of.byAction, of.examples
+	}
+	return status
+}
+
+// cut is text of at most length characters.
+func cut(text string, length int) string {
+	runes := []rune(text)
+	if len(runes) <= length {
+		return text
+	}
+	return string(runes[:length-1]) + "…"
+}

@@ -1,0 +1,283 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/policies/policytest"
+)
+
+const (
+	// maxConditionMessage keeps a condition readable, and far below what the schema allows.
+	maxConditionMessage = 4096
+	maxWarnings         = 64
+	maxFieldRef         = 512
+)
+
+// assessment is what is known of the text of a policy alone.
+type assessment struct {
+	generation int64
+	warnings   []v1alpha1.ExpressionWarning
+	tests      *v1alpha1.TestStatus
+}
+
+// assess checks and tests the policies whose text it does not know yet, and forgets those that are gone.
+func (a *Auditor) assess(ctx context.Context, list []v1alpha1.StageSetPolicy) {
+	before := a.assessments
+	a.assessments = make(map[types.UID]*assessment, len(list))
+	for i := range list {
+		policy := &list[i]
+		known := before[policy.UID]
+		if known == nil || known.generation != policy.Generation {
+			known = a.assessText(ctx, policy)
+		}
+		if ctx.Err() == nil {
+			a.assessments[policy.UID] = known
+		}
+	}
+}
+
+func (a *Auditor) assessText(ctx context.Context, policy *v1alpha1.StageSetPolicy) *assessment {
+	made := &assessment{generation: policy.Generation}
+	options := a.Check
+	options.Old = policy
+	warnings, err := policies.Check(ctx, policy, options)
+	var problems policies.Problems
+	if errors.As(err, &problems) {
+		warnings = append(warnings, problems...)
+	}
+	for _, warning := range warnings[:min(len(warnings), maxWarnings)] {
+		text := warning.Message
+		if warning.Line > 0 {
+			text = fmt.Sprintf("line %d, column %d: %s", warning.Line, warning.Column, text)
+		}
+		made.warnings = append(made.warnings, v1alpha1.ExpressionWarning{
+			FieldRef: cut(warning.Field, maxFieldRef), Warning: cut(text, maxMessage),
+		})
+	}
+	if len(policy.Spec.Tests) == 0 {
+		return made
+	}
+	results, err := policytest.Run(ctx, policy)
+	if err != nil {
+		return made // it does not compile, which is said elsewhere
+	}
+	made.tests = &v1alpha1.TestStatus{}
+	for _, result := range results {
+		if result.Passed() {
+			made.tests.Passed++
+			continue
+		}
+		made.tests.Failed = append(made.tests.Failed, cut(result.Test+": "+strings.Join(result.Failures, "; "), maxMessage))
+	}
+	return made
+}
+
+// entry is what this installation makes of a policy.
+func (a *Auditor) entry(ctx context.Context, v view) *v1alpha1.InstallationStatus {
+	entry := &v1alpha1.InstallationStatus{
+		Name:               a.Installation,
+		ObservedGeneration: v.policy.Generation,
+		Rules:              v.summary.Rules,
+	}
+	if v.assessment != nil {
+		entry.ExpressionWarnings, entry.Tests = v.assessment.warnings, v.assessment.tests
+	}
+	if v.summary.Target == v1alpha1.TargetStageSet {
+		entry.Audit = v.found.status(v.policy.Name)
+	}
+	for _, condition := range []metav1.Condition{a.ready(ctx, v), effective(v)} {
+		condition.ObservedGeneration = v.policy.Generation
+		condition.Message = cut(condition.Message, maxConditionMessage)
+		entry.Conditions = append(entry.Conditions, condition)
+	}
+	return entry
+}
+
+func (a *Auditor) ready(ctx context.Context, v view) metav1.Condition {
+	not := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	if len(v.summary.Problems) > 0 {
+		return not(v1alpha1.ReasonInvalid, v.summary.Problems.Error())
+	}
+	if v.assessment != nil && v.assessment.tests != nil && len(v.assessment.tests.Failed) > 0 {
+		return not(v1alpha1.ReasonTestsFailed, strings.Join(v.assessment.tests.Failed, "\n"))
+	}
+	if missing := a.missingParams(ctx, v.policy); missing != "" {
+		return not(v1alpha1.ReasonParamsNotFound, missing)
+	}
+	if found := v.found.policies[v.policy.Name]; found != nil && found.failed != "" {
+		reason := v1alpha1.ReasonEvaluationFailed
+		if found.paramRef {
+			reason = v1alpha1.ReasonParamsNotFound
+		}
+		return not(reason, found.failed)
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
+		Message: "it is evaluated as it is written",
+	}
+}
+
+// missingParams says that there are no parameters, where that does not depend on the namespace of a StageSet (P-09).
+func (a *Auditor) missingParams(ctx context.Context, policy *v1alpha1.StageSetPolicy) string {
+	kind, ref := policy.Spec.ParamKind, policy.Spec.ParamRef
+	if kind == nil || ref == nil || ref.Namespace == "" || ref.ParameterNotFoundAction == v1alpha1.ParameterNotFoundAllow {
+		return ""
+	}
+	query := policies.ParamQuery{
+		Policy: policy.Name, Kind: schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind),
+		Namespace: ref.Namespace, Name: ref.Name,
+	}
+	if ref.Selector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(ref.Selector)
+		if err != nil {
+			return err.Error()
+		}
+		query.Selector = selector
+	}
+	switch objects, err := a.Params.Params(ctx, query); {
+	case err != nil:
+		return fmt.Sprintf("%s: %v", query, err)
+	case len(objects) == 0:
+		return fmt.Sprintf("%s: there is none (parameterNotFoundAction Deny)", query)
+	}
+	return ""
+}
+
+func effective(v view) metav1.Condition {
+	not := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionEffective, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	constraints := v.policy.Spec.MatchConstraints
+	if constraints != nil && slices.Contains(constraints.Operations, v1alpha1.OperationDelete) && !v.deletes {
+		return not(v1alpha1.ReasonDeleteNotRegistered,
+			"operations has DELETE, for which the webhook of this installation is not called: set webhook.deletePolicies")
+	}
+	matching := 0
+	for name, namespace := range v.namespaces {
+		if selects(constraints, name, namespace.Labels) {
+			matching++
+		}
+	}
+	if matching == 0 {
+		return not(v1alpha1.ReasonNoNamespace, "there is no namespace that matchConstraints selects")
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionEffective, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMatches,
+		Message: "at least one namespace is selected",
+	}
+}
+
+func selects(constraints *v1alpha1.MatchConstraints, name string, of map[string]string) bool {
+	if constraints == nil {
+		return true
+	}
+	if slices.Contains(constraints.ExcludeNamespaces, name) {
+		return false
+	}
+	if constraints.NamespaceSelector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(constraints.NamespaceSelector)
+	return err == nil && selector.Matches(labels.Set(of))
+}
+
+// deletesAreAdmitted tells whether the API server asks our webhook about deletions of StageSets.
+func (a *Auditor) deletesAreAdmitted(ctx context.Context) (bool, error) {
+	var configuration admissionregistrationv1.ValidatingWebhookConfiguration
+	err := a.Client.Get(ctx, client.ObjectKey{Name: a.Configuration}, &configuration)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", a.Configuration, err)
+	}
+	for _, webhook := range configuration.Webhooks {
+		for _, rule := range webhook.Rules {
+			if slices.Contains(rule.Resources, "stagesets") && (slices.Contains(rule.Operations, admissionregistrationv1.Delete) ||
+				slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// write applies the entry, and leaves those of other installations alone. An entry that says nothing new is written again
+// only every interval, so that nobody is woken for nothing.
+func (a *Auditor) write(ctx context.Context, policy *v1alpha1.StageSetPolicy, entry *v1alpha1.InstallationStatus) error {
+	var live v1alpha1.StageSetPolicy
+	if err := a.Client.Get(ctx, client.ObjectKeyFromObject(policy), &live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	var before v1alpha1.InstallationStatus
+	for _, installation := range live.Status.Installations {
+		if installation.Name == a.Installation {
+			before = installation
+		}
+	}
+	entry.Conditions = transition(before.Conditions, entry.Conditions, metav1.NewTime(a.Clock.Now()))
+	if !a.news(before, *entry) {
+		return nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(entry)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"status": map[string]any{"installations": []any{content}},
+	}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("StageSetPolicy"))
+	object.SetName(policy.Name)
+	object.SetUID(policy.UID)
+	err = a.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object),
+		client.FieldOwner(a.fieldManager()), client.ForceOwnership)
+	return client.IgnoreNotFound(err)
+}
+
+// fieldManager is another for each installation: a server-side apply takes away what its manager does not repeat.
+func (a *Auditor) fieldManager() string {
+	sum := sha256.Sum256([]byte(a.Installation))
+	return fmt.Sprintf("stageset-admission/%x", sum[:6])
+}
+
+// transition is conditions with the times of those that are what they were.
+func transition(before, conditions []metav1.Condition, now metav1.Time) []metav1.Condition {
+	all := slices.Clone(conditions)
+	for i := range all {
+		all[i].LastTransitionTime = now
+		if old := meta.FindStatusCondition(before, all[i].Type); old != nil && old.Status == all[i].Status {
+			all[i].LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return all
+}
+
+// news tells whether there is something to write.
+func (a *Auditor) news(before, entry v1alpha1.InstallationStatus) bool {
+	if before.Audit != nil && entry.Audit != nil && a.Clock.Since(before.Audit.ObservedAt.Time) < interval {
+		audit := *entry.Audit
+		audit.ObservedAt = before.Audit.ObservedAt
+		entry.Audit = &audit
+	}
+	return !equality.Semantic.DeepEqual(before, entry)
+}
