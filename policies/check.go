@@ -59,7 +59,65 @@ func Check(ctx context.Context, policy *v1alpha1.StageSetPolicy, options CheckOp
 	if slices.Contains(options.BuiltIn, policy.Name) {
 		problems = append(problems, nameTaken(policy.Name))
 	}
-	return append(warnings, compiled.admissionOnlyWarnings()...), problems.orNil()
+	misplaced, err := compiled.unknownFields()
+	if err != nil {
+		return nil, err
+	}
+	if compiled.changesOnly {
+		// Where there is no such field, it never changes, so that no update is ever refused.
+		problems = append(problems, misplaced...)
+	} else {
+		warnings = append(warnings, misplaced...)
+	}
+	return slices.Concat(warnings, compiled.admissionOnlyWarnings(), compiled.deletionWarnings()), problems.orNil()
+}
+
+// unknownFields are about paths of fields that StageSets do not have.
+func (p *policy) unknownFields() (Problems, error) {
+	var found Problems
+	if p.target != v1alpha1.TargetStageSet {
+		return nil, nil
+	}
+	for _, r := range p.rules {
+		known, err := schema.HasField(splitPath(r.field))
+		if err != nil {
+			return nil, err
+		}
+		if !known {
+			found = append(found, Problem{
+				Policy: p.name, Field: fmt.Sprintf("spec.validations[%s].fieldPath", r.name),
+				Message: fmt.Sprintf("%q is not a field of StageSets", r.field),
+			})
+		}
+	}
+	return found, nil
+}
+
+// deletionWarnings are about expressions that fail for every deletion, which the policy asks for.
+func (p *policy) deletionWarnings() Problems {
+	const deleted = "reads object, which is null for a DELETE: use oldObject, or ask for request.operation first"
+	if p.target != v1alpha1.TargetStageSet || !p.match.operations[v1alpha1.OperationDelete] {
+		return nil
+	}
+	var warnings Problems
+	warn := func(field string, x expression) {
+		if x.Expression != nil && x.ReadsObject() && !x.TellsDeletion() {
+			warnings = append(warnings, Problem{Policy: p.name, Field: field, Message: deleted})
+		}
+	}
+	for _, c := range p.conditions {
+		if c.Expression != nil && c.TellsDeletion() {
+			return nil
+		}
+		warn(fmt.Sprintf("spec.matchConditions[%s].expression", c.name), c.expression)
+	}
+	for _, r := range p.rules {
+		warn(fmt.Sprintf("spec.validations[%s].expression", r.name), r.expression)
+		if r.messageExpression != nil {
+			warn(fmt.Sprintf("spec.validations[%s].messageExpression", r.name), expression{Expression: r.messageExpression})
+		}
+	}
+	return warnings
 }
 
 // typedEnvironments know the fields of StageSets. They are built when they are first asked for.

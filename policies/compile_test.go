@@ -76,7 +76,7 @@ enforceOn: Changes
 matchConstraints: {operations: [CREATE]}
 validations: [{name: r, message: m, expression: "object.kind == request.kind.kind && authorizer.path('/').check('get').allowed()"}]
 mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]`, []string{
-			"policy p: spec.enforceOn: Changes is for the target StageSet, not for Source",
+			"policy p: spec.enforceOn: is Changes, which is for the target StageSet, not for Source",
 			"policy p: spec.matchConstraints.operations: are for the target StageSet, not for Source",
 			"policy p: spec.mutations[0]: is for the target StageSet, not for Source",
 			"policy p: spec.validations[r].expression: line 1, column 1: undeclared reference to 'object'",
@@ -236,6 +236,93 @@ mutations:
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCheckWarnings: what is questionable is said, and does not keep a policy from being stored (P-04).
+func TestCheckWarnings(t *testing.T) {
+	const onlyAtAdmission = "reads who asks, or how: it is evaluated at admission alone, and not again by the reconciler"
+	const deleted = "reads object, which is null for a DELETE: use oldObject, or ask for request.operation first"
+	for name, test := range map[string]struct {
+		spec     string
+		warnings []string
+		problem  string
+	}{
+		"nothing": {spec: `validations: [{name: r, message: m, expression: "true"}]`},
+		"who asks": {spec: `validations:
+- {name: a, message: m, expression: "request.userInfo.username == 'joe'"}
+- {name: b, message: m, expression: "true"}`, warnings: []string{"policy p: spec.validations[a].expression: " + onlyAtAdmission}},
+		"a condition on who asks": {spec: `
+matchConditions: [{name: c, expression: "request.userInfo.username == 'joe'"}]
+validations: [{name: a, message: m, expression: "request.userInfo.username == 'joe'"}]`, warnings: []string{
+			"policy p: spec.matchConditions[c].expression: " + onlyAtAdmission + ", and so is the whole policy",
+		}},
+		"a deletion": {spec: `
+matchConstraints: {operations: [CREATE, DELETE]}
+validations:
+- {name: a, message: m, expression: "has(object.spec)", messageExpression: "object.metadata.name"}
+- {name: b, message: m, expression: "request.operation == 'DELETE' || has(object.spec)"}
+- {name: c, message: m, expression: "object == null || has(object.spec)"}
+- {name: d, message: m, expression: "has(oldObject.spec)"}`, warnings: []string{
+			"policy p: spec.validations[a].expression: " + deleted,
+		}, problem: "policy p: spec.validations[a].messageExpression: evaluates to dyn, not to string"},
+		"a deletion that a condition leaves out": {spec: `
+matchConstraints: {operations: [CREATE, DELETE]}
+matchConditions: [{name: c, expression: "null != object"}]
+validations: [{name: a, message: m, expression: "has(object.spec)"}]`},
+		"fields": {spec: `validations:
+- {name: a, message: m, expression: "true", fieldPath: spec.nothing}
+- {name: b, message: m, expression: "true", fieldPath: "spec.stages[*].nothing"}
+- {name: c, message: m, expression: "true", fieldPath: "metadata.labels['x']"}
+- {name: d, message: m, expression: "true", fieldPath: metadata.nothing}
+- {name: e, message: m, expression: "true", fieldPath: spec.kubeConfig.secretRef.name}`, warnings: []string{
+			`policy p: spec.validations[a].fieldPath: "spec.nothing" is not a field of StageSets`,
+			`policy p: spec.validations[d].fieldPath: "metadata.nothing" is not a field of StageSets`,
+		}},
+		"a field that decides": {spec: `
+enforceOn: Changes
+validations: [{name: a, message: m, expression: "true", fieldPath: spec.nothing}]`,
+			problem: `policy p: spec.validations[a].fieldPath: "spec.nothing" is not a field of StageSets`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := policy(t, "p", test.spec)
+			warnings, err := policies.Check(t.Context(), &made, policies.CheckOptions{})
+			var got []string
+			for _, warning := range warnings {
+				got = append(got, warning.String())
+			}
+			if diff := cmp.Diff(test.warnings, got); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			problem := ""
+			if err != nil {
+				problem = err.Error()
+			}
+			if diff := cmp.Diff(test.problem, problem); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCheckUpdate: text that is stored already may be what the previous Kubernetes does not know.
+func TestCheckUpdate(t *testing.T) {
+	old := rule(t, "p", "[1, 2].includes(1)", "")
+	changed := rule(t, "p", "[1, 2].includes(2)", "")
+	warned := rule(t, "p", "[1, 2].includes(1)", "validationActions: [Warn]")
+	for name, test := range map[string]struct {
+		policy v1alpha1.StageSetPolicy
+		old    *v1alpha1.StageSetPolicy
+		wrong  bool
+	}{
+		"new": {old, nil, true}, "changed": {changed, &old, true}, "something else changed": {warned, &old, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := policies.Check(t.Context(), &test.policy, policies.CheckOptions{Old: test.old})
+			if wrong := err != nil; wrong != test.wrong {
+				t.Errorf("the error is %v", err)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func (c *policyCompiler) settings(spec *v1alpha1.StageSetPolicySpec) {
 	case v1alpha1.EnforceOnChanges:
 		c.policy.changesOnly = true
 		if c.policy.target != v1alpha1.TargetStageSet {
-			c.unusable("spec.enforceOn", fmt.Errorf("Changes is for the target StageSet, not for %s", c.policy.target))
+			c.unusable("spec.enforceOn", fmt.Errorf("is Changes, which is for the target StageSet, not for %s", c.policy.target))
 		}
 	default:
 		c.unusable("spec.enforceOn", fmt.Errorf("%q is not All or Changes", spec.EnforceOn))

@@ -105,6 +105,9 @@ func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 	return e
 }
 
+// Spent is what all groups have spent so far, in cost units.
+func (e *Evaluation) Spent() uint64 { return e.spent }
+
 // requestValue is the request as a ValidatingAdmissionPolicy sees it.
 func requestValue(request *admissionv1.AdmissionRequest) ref.Val {
 	seen := *request

@@ -46,6 +46,37 @@ func (v *Variables) needRequest(name string) bool {
 	return v.needing[name] || name == "" && len(v.needing) > 0
 }
 
+// ReadsObject tells whether x reads a field of object, which is null for a deletion.
+func (x *Expression) ReadsObject() bool {
+	for r := range reads(x.tree) {
+		if r.variable == varObject && r.field != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// TellsDeletion tells whether x asks if this is a deletion: it reads request.operation, or compares object with null.
+func (x *Expression) TellsDeletion() bool {
+	found := reads(x.tree)[read{varRequest, "operation"}]
+	ast.PreOrderVisit(x.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		call := e.AsCall()
+		if call.FunctionName() == operators.Equals || call.FunctionName() == operators.NotEquals {
+			object := slices.ContainsFunc(call.Args(), func(arg ast.Expr) bool {
+				return arg.Kind() == ast.IdentKind && arg.AsIdent() == varObject
+			})
+			null := slices.ContainsFunc(call.Args(), func(arg ast.Expr) bool {
+				return arg.Kind() == ast.LiteralKind && arg.AsLiteral() == types.NullValue
+			})
+			found = found || object && null
+		}
+	}))
+	return found
+}
+
 // read is a variable and the field of it that is read; the field is empty if the variable is read as a whole.
 type read struct {
 	variable, field string

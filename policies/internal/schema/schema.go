@@ -5,6 +5,7 @@ package schema
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -52,3 +53,35 @@ var Converter = sync.OnceValues(func() (managedfields.TypeConverter, error) {
 	}
 	return managedfields.NewTypeConverter(schemas, false)
 })
+
+// HasField tells whether path, from the root of a StageSet, leads to a field, or into what has fields of any name.
+func HasField(path []string) (bool, error) {
+	schemas, err := Schemas()
+	if err != nil {
+		return false, err
+	}
+	at := schemas[StageSet]
+	for _, name := range path {
+		at = resolve(schemas, at)
+		if at.AdditionalProperties != nil || at.Type.Contains("array") {
+			return true, nil
+		}
+		field, ok := at.Properties[name]
+		if !ok {
+			return false, nil
+		}
+		at = &field
+	}
+	return true, nil
+}
+
+// resolve is the schema that s refers to, or s itself.
+func resolve(schemas map[string]*spec.Schema, s *spec.Schema) *spec.Schema {
+	if len(s.AllOf) == 1 {
+		s = &s.AllOf[0]
+	}
+	if found := schemas[strings.TrimPrefix(s.Ref.String(), "#/components/schemas/")]; found != nil {
+		return found
+	}
+	return s
+}
