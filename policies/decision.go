@@ -53,6 +53,8 @@ type finding struct {
 	failed bool
 	// limited tells that it was a budget or the deadline that failed it.
 	limited bool
+	// uncompiled tells that it was its text that failed it.
+	uncompiled bool
 	// grandfathered tells that the old object violates the rule alike, so that the request is not to blame.
 	grandfathered bool
 }

@@ -89,7 +89,7 @@ func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.U
 	defer cancel()
 	found, err := p.params.find(ctx, d.lookup, p.name, d.namespace)
 	if err != nil {
-		f := p.failure("paramRef", celenv.OneMessage(err.Error()))
+		f := p.failure(ruleParams, celenv.OneMessage(err.Error()))
 		return nil, nil, &f
 	}
 	group := d.evaluation.Group(p.variables, nil)

@@ -49,6 +49,8 @@ type Set struct {
 	lookup   ParamLookup
 	allowed  []v1alpha1.ParamKind
 	timeout  time.Duration
+	// observer is nil if there is none.
+	observer Observer
 }
 
 // Compile compiles policies. A policy that does not compile is decided by its failurePolicy, and stops no other: the error is
@@ -83,7 +85,7 @@ func Compile(ctx context.Context, list []v1alpha1.StageSetPolicy, options Option
 // A policy with the name of a built-in one is evaluated like all others, and so is the built-in one: neither an upgrade that
 // brings a rule nor who may write policies takes the other's rules away. That both have one name is a problem of the stored.
 func (s *Set) With(ctx context.Context, list []v1alpha1.StageSetPolicy, lookup ParamLookup) (*Set, error) {
-	set := &Set{platform: s.platform, lookup: lookup, allowed: s.allowed, timeout: s.timeout}
+	set := &Set{platform: s.platform, lookup: lookup, allowed: s.allowed, timeout: s.timeout, observer: s.observer}
 	var builtIn, before []*policy
 	for _, p := range s.policies {
 		if p.builtIn {

@@ -26,12 +26,29 @@ func (s *Set) decide(ctx context.Context, q question) Decision {
 	defer cancel()
 	evaluation := celenv.NewEvaluation(ctx, s.values(q), len(candidates))
 	var decision Decision
+	observer := s.watcher()
 	for _, p := range candidates {
-		decision.take(p, s.judge(ctx, p, q, evaluation), q)
+		end := observer.Begin(p.name, q.target)
+		spent := evaluation.Spent()
+		said := s.judge(ctx, p, q, evaluation)
+		end(evaluation.Spent() - spent)
+		for _, f := range said.findings {
+			if f.failed {
+				observer.Failed(p.name, f.kind(p))
+			}
+		}
+		decision.take(p, said, q)
 	}
 	decision.sort()
+	observer.Decided(Outcome{
+		Decision: decision, Target: q.target, Stored: q.Request == nil,
+		DryRun: q.Request != nil && q.Request.DryRun != nil && *q.Request.DryRun,
+	})
 	return decision
 }
+
+// ruleParams is in the place of the rule if a policy has no parameters.
+const ruleParams = "paramRef"
 
 // judge is what p has to say about q, with each of its parameters.
 func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *celenv.Evaluation) verdict {
@@ -53,7 +70,7 @@ func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *cele
 	}
 	found, err := p.params.find(ctx, s.lookup, p.name, q.namespace)
 	if err != nil {
-		return verdict{findings: []finding{p.failure("paramRef", celenv.OneMessage(err.Error()))}}
+		return verdict{findings: []finding{p.failure(ruleParams, celenv.OneMessage(err.Error()))}}
 	}
 	group := evaluation.Group(p.variables, nil)
 	var all verdict
@@ -214,6 +231,8 @@ func (p *policy) failed(rule string, err error) finding {
 	var stopped *celenv.EvalError
 	f := p.failure(rule, failureText(err))
 	f.limited = errors.As(err, &stopped) && stopped.Limit
+	var issues celenv.Issues
+	f.uncompiled = errors.As(err, &issues)
 	return f
 }
 

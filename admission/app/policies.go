@@ -56,6 +56,10 @@ func addPolicies(mgr manager.Manager, builtIn *policies.Set) (*store.Store, erro
 	if err != nil {
 		return nil, fmt.Errorf("making a client for parameters of policies: %w", err)
 	}
+	measured, err := store.NewMetrics(metrics.Registry, clock.RealClock{}, store.PointAudit)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
+	}
 	stored := store.New(store.Options{
 		BuiltIn: builtIn,
 		Cache:   mgr.GetCache(),
@@ -63,6 +67,7 @@ func addPolicies(mgr manager.Manager, builtIn *policies.Set) (*store.Store, erro
 		Dynamic: direct,
 		Clock:   clock.RealClock{},
 		Logger:  mgr.GetLogger().WithName("policies"),
+		Metrics: measured,
 	})
 	return stored, errors.Join(mgr.Add(stored), mgr.AddReadyzCheck("policies", stored.Ready))
 }

@@ -31,7 +31,7 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// Options are what a Store is made of. All of them are required.
+// Options are what a Store is made of. All of them but the metrics are required.
 type Options struct {
 	// BuiltIn are the compiled built-in policies, which hold whatever is stored.
 	BuiltIn *policies.Set
@@ -43,6 +43,8 @@ type Options struct {
 	Dynamic dynamic.Interface
 	Clock   clock.Clock
 	Logger  logr.Logger
+	// Metrics measures; nil measures nothing.
+	Metrics *Metrics
 }
 
 // Store holds the policies of a cluster. The manager runs it, as Start.
@@ -70,6 +72,9 @@ type Snapshot struct {
 
 // New makes a Store that holds nothing until it is started.
 func New(options Options) *Store {
+	if options.Metrics != nil {
+		options.BuiltIn = options.BuiltIn.Observed(options.Metrics)
+	}
 	s := &Store{
 		options: options,
 		ready:   make(chan struct{}),
@@ -243,9 +248,13 @@ func sameText(a, b v1alpha1.StageSetPolicy) bool {
 }
 
 func (s *Store) publish(now Snapshot) {
-	first := s.current.Swap(&now) == nil
-	if first {
+	before := s.current.Swap(&now)
+	if before == nil {
+		before = &Snapshot{Set: s.options.BuiltIn}
 		close(s.ready)
+	}
+	if s.options.Metrics != nil {
+		s.options.Metrics.published(before.Set.Policies(), now.Set.Policies())
 	}
 	s.notify()
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/builtin"
@@ -24,6 +25,10 @@ func addPolicies(ctx context.Context, mgr manager.Manager, options *Options) (*s
 	if err != nil {
 		return nil, fmt.Errorf("making a client for parameters of policies: %w", err)
 	}
+	measured, err := store.NewMetrics(metrics.Registry, clock.RealClock{}, store.PointReconcile)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
+	}
 	stored := store.New(store.Options{
 		BuiltIn: set,
 		Cache:   mgr.GetCache(),
@@ -31,6 +36,7 @@ func addPolicies(ctx context.Context, mgr manager.Manager, options *Options) (*s
 		Dynamic: direct,
 		Clock:   clock.RealClock{},
 		Logger:  mgr.GetLogger().WithName("policies"),
+		Metrics: measured,
 	})
 	return stored, errors.Join(mgr.Add(stored), mgr.AddReadyzCheck("policies", stored.Ready))
 }
