@@ -17,7 +17,8 @@ enforceOn: Changes
 validations: [{name: r, message: m, expression: "object.spec.?interval.orValue('') == '1m'"}]`
 		said = `
 enforceOn: Changes
-validations: [{name: r, message: m, messageExpression: "string(object.spec.suspend)", expression: "false", fieldPath: spec.interval}]`
+validations:
+- {name: r, message: m, messageExpression: "string(object.spec.suspend)", expression: "false", fieldPath: spec.interval}`
 		failing = `
 enforceOn: Changes
 validations: [{name: r, message: m, expression: "object.spec.nothing == 1", fieldPath: spec.interval}]`
@@ -90,7 +91,8 @@ auditAnnotations:
 			set := compile(t, policy(t, "p", test.spec))
 			got := set.Validate(t.Context(), creating(stageSet(t, test.object)))
 			for _, diff := range []string{
-				cmp.Diff(test.want, got.AuditAnnotations), cmp.Diff(test.denied, said(got.Denied)), cmp.Diff(test.ignored, said(got.Ignored)),
+				cmp.Diff(test.want, got.AuditAnnotations),
+				cmp.Diff(test.denied, said(got.Denied)), cmp.Diff(test.ignored, said(got.Ignored)),
 			} {
 				if diff != "" {
 					t.Errorf("annotations, denied or ignored (-want +got):\n%s", diff)

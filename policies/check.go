@@ -23,8 +23,8 @@ type CheckOptions struct {
 }
 
 // Check finds what is wrong with a policy that is about to be stored: whatever Compile finds, text that the previous minor
-// version of Kubernetes does not know, and fields that a StageSet does not have. The error is Problems. The warnings are what
-// is questionable. It needs no cluster. It does not run the policy's tests: see package policytest.
+// version of Kubernetes does not know, and fields that a StageSet does not have. The error is Problems. The warnings are
+// what is questionable. It needs no cluster. It does not run the policy's tests: see package policytest.
 func Check(ctx context.Context, policy *v1alpha1.StageSetPolicy, options CheckOptions) (warnings Problems, err error) {
 	text := celenv.New
 	if options.Old != nil && slices.Equal(expressions(&options.Old.Spec), expressions(&policy.Spec)) {

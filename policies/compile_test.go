@@ -74,7 +74,8 @@ validations: [{name: r, message: m, expression: "true"}]`, []string{
 target: Source
 enforceOn: Changes
 matchConstraints: {operations: [CREATE]}
-validations: [{name: r, message: m, expression: "object.kind == request.kind.kind && authorizer.path('/').check('get').allowed()"}]
+validations:
+- {name: r, message: m, expression: "object.kind == request.kind.kind && authorizer.path('/').check('get').allowed()"}
 mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]`, []string{
 			"policy p: spec.enforceOn: is Changes, which is for the target StageSet, not for Source",
 			"policy p: spec.matchConstraints.operations: are for the target StageSet, not for Source",
@@ -253,7 +254,9 @@ func TestCheckWarnings(t *testing.T) {
 		"nothing": {spec: `validations: [{name: r, message: m, expression: "true"}]`},
 		"who asks": {spec: `validations:
 - {name: a, message: m, expression: "request.userInfo.username == 'joe'"}
-- {name: b, message: m, expression: "true"}`, warnings: []string{"policy p: spec.validations[a].expression: " + onlyAtAdmission}},
+- {name: b, message: m, expression: "true"}`, warnings: []string{
+			"policy p: spec.validations[a].expression: " + onlyAtAdmission,
+		}},
 		"a condition on who asks": {spec: `
 matchConditions: [{name: c, expression: "request.userInfo.username == 'joe'"}]
 validations: [{name: a, message: m, expression: "request.userInfo.username == 'joe'"}]`, warnings: []string{

@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Decision is everything that the policies of a Set say about one StageSet, source or object. The zero Decision is a clean bill.
+// Decision is everything that the policies of a Set say about one StageSet, source or object. The zero Decision is a clean
+// bill.
 type Decision struct {
 	// Denied violations refuse the StageSet, Warned ones are shown to its author, Audited ones are only recorded. A violation
 	// may be both in Audited and in one of the others. Each list is sorted by policy, rule, field and message.

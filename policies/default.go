@@ -18,9 +18,9 @@ import (
 // maxPatchGrowth bounds, in bytes, what the copy operations of a JSON Patch may add to a StageSet.
 const maxPatchGrowth = 1 << 20
 
-// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, or overrode it, and in which the
-// annotation stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it, by name, filled
-// in. Doing it twice is the same as doing it once. Default is nil without an object.
+// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, or overrode what was set,
+// and in which the annotation stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it,
+// by name, filled in. Doing it twice is the same as doing it once. Default is nil without an object.
 //
 // The copy is usable also when the error is not nil: the error has a line for each policy that could not be evaluated and
 // does not ignore that, which then has set nothing; all others have.

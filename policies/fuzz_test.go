@@ -84,7 +84,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// FuzzRelease: the same for policies about sources and objects, with parameters, and for what is checked before it is stored.
+// FuzzRelease: the same for policies about sources and objects, with parameters, and for what is checked before.
 func FuzzRelease(f *testing.F) {
 	const object = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"a":"b"}},"data":{"a":"b"}}`
 	for _, expression := range []string{

@@ -163,7 +163,8 @@ func TestLimits(t *testing.T) {
 	}
 	for i := range 21 {
 		value := "'" + strings.Repeat("x", (5<<10)*(i/20)) + "'"
-		spec.AuditAnnotations = append(spec.AuditAnnotations, v1alpha1.AuditAnnotation{Key: fmt.Sprintf("k%d", i), ValueExpression: value})
+		annotation := v1alpha1.AuditAnnotation{Key: fmt.Sprintf("k%d", i), ValueExpression: value}
+		spec.AuditAnnotations = append(spec.AuditAnnotations, annotation)
 	}
 	for i := range 129 {
 		spec.Tests = append(spec.Tests, v1alpha1.PolicyTest{Name: fmt.Sprint(i), Expect: v1alpha1.ExpectAllow})

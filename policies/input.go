@@ -52,7 +52,10 @@ type question struct {
 }
 
 func newQuestion(in Input) question {
-	q := question{Input: in, target: v1alpha1.TargetStageSet, request: in.Request, stored: in.Request == nil, namespace: in.namespaceName()}
+	q := question{
+		Input: in, target: v1alpha1.TargetStageSet, namespace: in.namespaceName(),
+		request: in.Request, stored: in.Request == nil,
+	}
 	if q.stored {
 		name := ""
 		if in.Object != nil {

@@ -52,7 +52,7 @@ type params struct {
 }
 
 // newParams are the params that spec asks for. What can be parameters is allowed; DefaultParamResources if it is nil.
-func newParams(spec *v1alpha1.StageSetPolicySpec, allowed []v1alpha1.ParamKind, report func(field string, err error)) params {
+func newParams(spec *v1alpha1.StageSetPolicySpec, allowed []v1alpha1.ParamKind, report func(string, error)) params {
 	kind, ref := spec.ParamKind, spec.ParamRef
 	if kind == nil && ref == nil {
 		return params{}

@@ -38,33 +38,37 @@ const (
 
 // TestParams: a policy is evaluated with each of its parameters, and without them only if it says so.
 func TestParams(t *testing.T) {
-	const none = "spec: p/paramRef: cannot be evaluated: params ConfigMap team-a/limits: there is none (parameterNotFoundAction Deny)"
+	const none = "spec: p/paramRef: cannot be evaluated: params ConfigMap team-a/limits: there is none " +
+		"(parameterNotFoundAction Deny)"
+	named, selected := []string{"p params ConfigMap team-a/limits"}, []string{`p params ConfigMap platform/selected by "a=b"`}
+	const unfound = `spec: p/paramRef: cannot be evaluated: params ConfigMap platform/selected by "a=b": `
+	wrong := []string{"spec: p/rule: is wrong"}
 	for name, test := range map[string]struct {
 		spec            string
 		lookup          *lookup
 		asked           []string
 		denied, ignored []string
 	}{
-		"kept": {byName, &lookup{limits: []int64{1}}, []string{"p params ConfigMap team-a/limits"}, nil, nil},
+		"kept": {byName, &lookup{limits: []int64{1}}, named, nil, nil},
 		"not kept": {
-			byName, &lookup{limits: []int64{0}}, []string{"p params ConfigMap team-a/limits"}, []string{"spec: p/rule: is wrong"}, nil,
+			byName, &lookup{limits: []int64{0}}, named, wrong, nil,
 		},
 		"one of several is not kept": {
-			bySelector, &lookup{limits: []int64{1, 0, 0}}, []string{`p params ConfigMap platform/selected by "a=b"`},
-			[]string{"spec: p/rule: is wrong"}, nil,
+			bySelector, &lookup{limits: []int64{1, 0, 0}}, selected,
+			wrong, nil,
 		},
-		"none":          {byName, &lookup{}, []string{"p params ConfigMap team-a/limits"}, []string{none}, nil},
-		"none, allowed": {bySelector, &lookup{}, []string{`p params ConfigMap platform/selected by "a=b"`}, nil, nil},
+		"none":          {byName, &lookup{}, named, []string{none}, nil},
+		"none, allowed": {bySelector, &lookup{}, selected, nil, nil},
 		"none, ignored": {
-			byName + "\nfailurePolicy: Ignore", &lookup{}, []string{"p params ConfigMap team-a/limits"}, nil, []string{none},
+			byName + "\nfailurePolicy: Ignore", &lookup{}, named, nil, []string{none},
 		},
 		"an error": {
-			bySelector, &lookup{err: errors.New("there is no kind ConfigMap")}, []string{`p params ConfigMap platform/selected by "a=b"`},
-			[]string{`spec: p/paramRef: cannot be evaluated: params ConfigMap platform/selected by "a=b": there is no kind ConfigMap`}, nil,
+			bySelector, &lookup{err: errors.New("there is no kind ConfigMap")}, selected,
+			[]string{unfound + `there is no kind ConfigMap`}, nil,
 		},
 		"too many": {
-			bySelector, &lookup{limits: make([]int64, 65)}, []string{`p params ConfigMap platform/selected by "a=b"`},
-			[]string{`spec: p/paramRef: cannot be evaluated: params ConfigMap platform/selected by "a=b": there are 65, more than 64`}, nil,
+			bySelector, &lookup{limits: make([]int64, 65)}, selected,
+			[]string{unfound + `there are 65, more than 64`}, nil,
 		},
 		"not selected": {byName + "\nmatchConstraints: {namespaceSelector: {matchLabels: {no: no}}}", &lookup{}, nil, nil, nil},
 	} {
@@ -76,7 +80,8 @@ func TestParams(t *testing.T) {
 			}
 			got := set.Validate(t.Context(), creating(stageSet(t, "")))
 			for _, diff := range []string{
-				cmp.Diff(test.denied, said(got.Denied)), cmp.Diff(test.ignored, said(got.Ignored)), cmp.Diff(test.asked, test.lookup.asked),
+				cmp.Diff(test.denied, said(got.Denied)), cmp.Diff(test.ignored, said(got.Ignored)),
+				cmp.Diff(test.asked, test.lookup.asked),
 			} {
 				if diff != "" {
 					t.Errorf("denied, ignored or asked (-want +got):\n%s", diff)
@@ -104,9 +109,10 @@ mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Ob
 		limits        []int64
 		want, wantErr string
 	}{
-		"one":  {[]int64{7}, "7", ""},
-		"two":  {[]int64{7, 8}, "7", ""},
-		"none": {nil, "", "p/paramRef: cannot be evaluated: params ConfigMap team-a/limits: there is none (parameterNotFoundAction Deny)"},
+		"one": {[]int64{7}, "7", ""},
+		"two": {[]int64{7, 8}, "7", ""},
+		"none": {nil, "", "p/paramRef: cannot be evaluated: params ConfigMap team-a/limits: there is none " +
+			"(parameterNotFoundAction Deny)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := policies.Options{Lookup: &lookup{limits: test.limits}}

@@ -135,7 +135,10 @@ validations:
 		{Name: "b", UID: "2", Generation: 1, Target: v1alpha1.TargetStageSet, AdmissionOnly: true, Rules: []v1alpha1.RuleStatus{
 			{Name: "who", EnforcedAt: both[:1]}, {Name: "what", EnforcedAt: both[:1]},
 		}},
-		{Name: "base", BuiltIn: true, Target: v1alpha1.TargetStageSet, Rules: []v1alpha1.RuleStatus{{Name: "rule", EnforcedAt: both}}},
+		{
+			Name: "base", BuiltIn: true, Target: v1alpha1.TargetStageSet,
+			Rules: []v1alpha1.RuleStatus{{Name: "rule", EnforcedAt: both}},
+		},
 		{
 			Name: "c", UID: "3", Generation: 1, Target: v1alpha1.TargetSource,
 			Rules: []v1alpha1.RuleStatus{{Name: "rule", EnforcedAt: both[1:]}},

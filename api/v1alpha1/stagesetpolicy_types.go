@@ -194,8 +194,8 @@ type MatchConstraints struct {
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// resourceRules selects sources, or objects, by their kind: one of the rules must match. They are for the targets Source and
-	// Manifest. When unset, it is every kind.
+	// resourceRules selects sources, or objects, by their kind: one of the rules must match. They are for the targets Source
+	// and Manifest. When unset, it is every kind.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

@@ -230,7 +230,7 @@ func TestOffByDefault(t *testing.T) {
 	}
 }
 
-// TestAuthor: a defaulted account counts as one that is written; the reconciler, who asks nobody, does not evaluate the rule.
+// TestAuthor: a defaulted account counts as one that is written; the reconciler does not evaluate the rule.
 func TestAuthor(t *testing.T) {
 	set, err := builtin.Compile(t.Context(), policies.Config{
 		DefaultServiceAccount: "deployer", TrustedRequesters: []string{"gitops"},

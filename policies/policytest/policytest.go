@@ -68,7 +68,7 @@ func Check(ctx context.Context, policy *v1alpha1.StageSetPolicy, options policie
 		for _, failure := range result.Failures {
 			problems = append(problems, policies.Problem{
 				Policy: policy.Name, Field: fmt.Sprintf("spec.tests[%s]", result.Test),
-				Message: strings.Join(strings.FieldsFunc(failure, func(r rune) bool { return r == '\n' }), "; "),
+				Message: strings.Join(strings.Fields(failure), " "),
 			})
 		}
 	}

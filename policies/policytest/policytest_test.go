@@ -160,6 +160,151 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRunRelease: tests of policies about sources and objects, with what they need and what they cannot have.
+func TestRunRelease(t *testing.T) {
+	const source = "target: Source\nvalidations: [{name: r, message: bad, expression: \"source.name == 'app' && " +
+		"source.namespace == stageSet.metadata.namespace && source.kind in ['ExternalArtifact', 'Bucket'] && " +
+		"stage.name == 'web'\"}]"
+	const manifest = "target: Manifest\nvalidations: [{name: r, message: bad, expression: \"object.metadata.name != 'bad' && " +
+		"!target.remote\"}]"
+	const two = "stageSet: {spec: {stages: [{name: web, sourceRef: {kind: Bucket, name: app}}, " +
+		"{name: jobs, sourceRef: {name: x}}]}}"
+	for name, test := range map[string]struct {
+		spec, test string
+		want       []string
+	}{
+		"a source":              {spec: source, test: "{expect: allow}"},
+		"the source of a stage": {spec: source, test: "{" + two + ", expect: allow}"},
+		"another stage":         {spec: source, test: "{" + two + ", stage: jobs, expect: deny, message: bad}"},
+		"another source":        {spec: source, test: "{source: {name: other}, expect: deny}"},
+		"a StageSet without stages": {
+			spec: source,
+			test: "{stageSet: {metadata: {namespace: a}, spec: {}}, expect: allow}",
+			want: []string{`stage: the StageSet has no stage ""`},
+		},
+		"a stage that is none": {
+			spec: source,
+			test: "{stage: other, expect: allow}",
+			want: []string{`stage: the StageSet has no stage "other"`},
+		},
+		"an object of a source": {
+			spec: source,
+			test: "{object: {a: b}, expect: allow}",
+			want: []string{"object: a source has none: set source"},
+		},
+		"a request for a source": {
+			spec: source,
+			test: "{operation: CREATE, expect: allow}",
+			want: []string{"oldObject, operation, user and defaulted are for the target StageSet"},
+		},
+		"an object": {
+			spec: manifest,
+			test: "{object: {apiVersion: v1, kind: Pod, metadata: {name: a}}, expect: allow}",
+		},
+		"one of several objects": {
+			spec: manifest,
+			test: "{objects: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: v1, kind: Pod, " +
+				"metadata: {name: bad}}], expect: deny}",
+		},
+		"another cluster": {
+			spec: manifest,
+			test: "{target: {remote: true}, object: {apiVersion: v1, kind: Pod, metadata: {name: a}}, expect: deny}",
+		},
+		"no object": {spec: manifest, test: "{expect: allow}", want: []string{"object: set object or objects"}},
+		"an object without kind": {
+			spec: manifest,
+			test: "{object: {apiVersion: v1}, expect: allow}",
+			want: []string{"object: apiVersion or kind is not set"},
+		},
+		"a source of a StageSet": {
+			spec: rules,
+			test: "{source: {name: a}, expect: allow}",
+			want: []string{"objects, stageSet, stage, source and target are for the targets Source and Manifest"},
+		},
+		"parameters that are not": {
+			spec: manifest + "\nparamKind: {apiVersion: v1, kind: ConfigMap}\nparamRef: {name: x}",
+			test: "{object: {apiVersion: v1, kind: Pod}, expect: deny, message: there is none}",
+		},
+		"parameters of any kind": {
+			spec: manifest + "\nparamKind: {apiVersion: a/v1, kind: B}\nparamRef: {name: x, parameterNotFoundAction: Allow}",
+			test: "{object: {apiVersion: v1, kind: Pod}, expect: allow}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := policy(t, test.spec+"\ntests: [{name: t, "+strings.TrimPrefix(test.test, "{")+"]")
+			results, err := policytest.Run(t.Context(), made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []policytest.Result{{Policy: "p", Test: "t", Failures: test.want}}
+			if diff := cmp.Diff(want, results); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPermissions: the user of a test may do what the test says, and nothing else.
+func TestPermissions(t *testing.T) {
+	const token = "validations: [{name: r, message: bad, expression: \"authorizer.group('').resource('serviceaccounts')" +
+		".subresource('token').namespace('a').name('x').check('create').allowed()\"}]\n"
+	for name, test := range map[string]struct {
+		permissions string
+		expect      string
+	}{
+		"nothing":             {"[]", "deny"},
+		"exactly that":        {"[{verb: create, resource: serviceaccounts/token, namespace: a, name: x}]", "allow"},
+		"any of the kind":     {"[{verb: create, resource: serviceaccounts/token}]", "allow"},
+		"another verb":        {"[{verb: get, resource: serviceaccounts/token}]", "deny"},
+		"another subresource": {"[{verb: create, resource: serviceaccounts}]", "deny"},
+		"another group":       {"[{verb: create, apiGroup: apps}]", "deny"},
+		"another namespace":   {"[{verb: create, namespace: b}]", "deny"},
+		"another name":        {"[{verb: create, name: b}]", "deny"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			results, err := policytest.Run(t.Context(), policy(t, token+"tests: [{name: t, permissions: "+test.permissions+
+				", object: {spec: {stages: []}}, expect: "+test.expect+"}]"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !results[0].Passed() {
+				t.Error(results[0].Failures)
+			}
+		})
+	}
+}
+
+// TestCheck: a policy that compiles is refused for each test that does not pass, and for nothing else.
+func TestCheck(t *testing.T) {
+	const wrong = "validations: [{name: r, message: bad, expression: 'false'}]\n"
+	const object = "object: {spec: {stages: []}}"
+	for name, test := range map[string]struct {
+		spec, want string
+	}{
+		"passes": {spec: wrong + "tests: [{name: a, " + object + ", expect: deny}]"},
+		"fails": {
+			spec: wrong + "tests: [{name: a, " + object + ", expect: deny}, {name: b, " + object + ", expect: allow, message: x}]",
+			want: "policy p: spec.tests[b]: expected allow, but it is denied: p/r: bad\n" +
+				"policy p: spec.tests[b]: expected a message with \"x\": p/r: bad",
+		},
+		"does not compile": {
+			spec: "validations: [{name: r, message: bad, expression: nobody}]\ntests: [{name: a, " + object + ", expect: allow}]",
+			want: "policy p: spec.validations[r].expression: line 1, column 1: undeclared reference to 'nobody'",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := policytest.Check(t.Context(), policy(t, test.spec), policies.CheckOptions{})
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestRunDefaultedDiff: an object that is not defaulted as expected is shown with what differs, without the annotation.
 func TestRunDefaultedDiff(t *testing.T) {
 	made := policy(t, `

@@ -103,8 +103,8 @@ func labelRequirements(requirements labels.Requirements) []metav1.LabelSelectorR
 }
 
 // MaxChecks is how many different checks one request may need. Each may be a request to the API server, which no cost unit
-// stands for, so they are counted apart; a check that was made before in the same request is not made again. They are divided
-// fairly: a group that has not made more than its share may go on when others have used up the limit.
+// stands for, so they are counted apart; a check that was made before in the same request is not made again. They are
+// divided fairly: a group that has not made more than its share may go on when others have used up the limit.
 const MaxChecks = 128
 
 var errTooManyChecks = errors.New("too many checks")
