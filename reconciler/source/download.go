@@ -68,7 +68,9 @@ func download(ctx context.Context, client *http.Client, pin Pin, file *os.File) 
 	}
 	got := hex.EncodeToString(digest.Sum(nil))
 	if subtle.ConstantTimeCompare([]byte(got), []byte(sum.hex)) != 1 {
-		return &refusedError{fmt.Errorf("its digest is %s:%s, not %s", sum.algorithm, got, sum)}
+		// The digest that it has is not told: who may write a source's status could have it said of an artifact that is
+		// somebody else's, and then ask for that.
+		return &refusedError{fmt.Errorf("its digest is not %s, which the source says", sum)}
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return &diskError{err}

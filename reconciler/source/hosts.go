@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -66,7 +67,7 @@ func (h Hosts) checkArtifactURL(address string, kind v1.SourceKind, namespace, n
 		return err
 	}
 	if kind == v1.SourceKindExternalArtifact {
-		return nil
+		return checkProducerPath(u.Path, namespace, name)
 	}
 	if u.RawPath != "" || (u.Path != path.Clean(u.Path)) || strings.Contains(u.Path, `\`) {
 		return errors.New("its path is not in its plain form")
@@ -74,6 +75,26 @@ func (h Hosts) checkArtifactURL(address string, kind v1.SourceKind, namespace, n
 	directory := fmt.Sprintf("/%s/%s/%s/", strings.ToLower(string(kind)), namespace, name)
 	if !strings.Contains(u.Path, directory) {
 		return fmt.Errorf("its path does not contain %s", directory)
+	}
+	return nil
+}
+
+// flux are the directories that the servers of Flux have for each kind, under which come namespace and name.
+var flux = []string{"gitrepository", "ocirepository", "bucket", "helmchart", "helmrepository", "externalartifact"}
+
+// checkProducerPath says what keeps address from being that of an ExternalArtifact. Its producer chooses the path, except
+// that it must not be what another source's is: whoever may write the status of an ExternalArtifact could else have the
+// reconciler fetch the content of somebody else's repository.
+func checkProducerPath(address, namespace, name string) error {
+	segments := strings.Split(strings.Trim(path.Clean("/"+strings.ReplaceAll(address, `\`, "/")), "/"), "/")
+	for i, segment := range segments {
+		directory := strings.ToLower(segment)
+		if !slices.Contains(flux, directory) || i+3 >= len(segments) {
+			continue
+		}
+		if directory != "externalartifact" || segments[i+1] != namespace || segments[i+2] != name {
+			return fmt.Errorf("its path is in the directory of %s %s/%s", segment, segments[i+1], segments[i+2])
+		}
 	}
 	return nil
 }

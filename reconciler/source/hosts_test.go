@@ -39,6 +39,10 @@ func TestCheckArtifactURL(t *testing.T) {
 		"empty":                   {url: "", want: `its scheme is "", not http or https`},
 		"no URL":                  {url: "http://[::1", want: "it is not a URL"},
 		"producer's path":         {kind: v1.SourceKindExternalArtifact, url: "http://producer.flux-system.svc/any/where.tar.gz"},
+		"producer's directory":    {kind: v1.SourceKindExternalArtifact, url: "http://source-watcher.flux-system.svc/externalartifact/team-a/app/abc.tar.gz"},
+		"other producer's":        {kind: v1.SourceKindExternalArtifact, url: "http://source-watcher.flux-system.svc/externalartifact/team-b/app/abc.tar.gz", want: "its path is in the directory of externalartifact team-b/app"},
+		"a repository's":          {kind: v1.SourceKindExternalArtifact, url: "http://source-controller.flux-system.svc/gitrepository/team-b/app/latest.tar.gz", want: "its path is in the directory of gitrepository team-b/app"},
+		"a repository's, hidden":  {kind: v1.SourceKindExternalArtifact, url: "http://source-controller.flux-system.svc/x/..%2f/%67itrepository/./team-b/app/a", want: "its path is in the directory of gitrepository team-b/app"},
 		"producer's host":         {kind: v1.SourceKindExternalArtifact, url: "http://producer.team-a.svc/any/where.tar.gz", want: notHost("producer.team-a.svc")},
 	}
 	hosts, err := ParseHosts(DefaultHosts)
