@@ -46,7 +46,7 @@ func deep(t testing.TB) *unstructured.Unstructured {
 // memory, it fails closed, and the policy beside it is evaluated (P-48).
 func TestHostile(t *testing.T) {
 	const (
-		timeout   = 4 * time.Second
+		timeout   = time.Minute // generous, for slow machines: the budgets are to end it long before
 		memory    = 512 << 20 // allocated, not held
 		tooCostly = "cannot be evaluated: costs more than 200000 units"
 	)
@@ -107,7 +107,7 @@ func TestHostile(t *testing.T) {
 			denied := set.Validate(t.Context(), creating(test.object)).Denied
 			took := time.Since(started)
 			runtime.ReadMemStats(&after)
-			if took > 2*timeout {
+			if took > timeout/4 {
 				t.Errorf("it took %s", took)
 			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > memory {
