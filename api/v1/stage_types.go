@@ -41,7 +41,8 @@ type Stage struct {
 	// timeout overrides spec.timeout.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,6}(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:MaxLength=16
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	// patches are applied to the rendered objects, in order, as kustomize does.

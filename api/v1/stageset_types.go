@@ -54,20 +54,23 @@ type StageSetSpec struct {
 	// interval. When unset, the reconciler's --default-interval applies.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,6}(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:MaxLength=16
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
 	// retryInterval is the upper bound of the pause after a failed pass. When unset, it is the smaller of interval and 2m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,6}(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:MaxLength=16
 	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
 
 	// timeout is how long a stage may take to become healthy, unless the stage says otherwise.
 	// +optional
 	// +kubebuilder:default="15m"
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,6}(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:MaxLength=16
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	// suspend stops all applies. What runs, runs on; deleting a suspended StageSet still deletes what it applied.
