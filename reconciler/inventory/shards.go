@@ -56,20 +56,52 @@ func Sort(records []Record) {
 }
 
 // Split is the inverse of Join for one record: the StageInventory objects that hold it, at least one, entries in stable
-// order. Names are `<stageset>.<stage>.<hash of the target>-<shard>`.
-func Split(owner *v1.StageSet, record Record) []v1.StageInventory {
-	keys := record.Keys()
-	shards := make([]v1.StageInventory, 0, len(keys)/ShardSize+1)
-	for number := 0; number == 0 || len(keys) > 0; number++ {
-		size := min(len(keys), ShardSize)
+// order. Names are `<stageset>.<stage>.<hash of the target>-<shard>`. Entries stay in the shard that stored has them in:
+// shards are written one after the other, and one that moved would be in none of them if the process died in between.
+func Split(owner *v1.StageSet, record Record, stored ...v1.StageInventory) []v1.StageInventory {
+	var shards []v1.StageInventory
+	for number, keys := range distribute(record, stored) {
 		shard := newShard(owner, record, number)
-		for _, key := range keys[:size] {
+		for _, key := range keys {
 			shard.Spec.Entries = append(shard.Spec.Entries, record.Entries[key])
 		}
 		shards = append(shards, shard)
-		keys = keys[size:]
 	}
 	return shards
+}
+
+// distribute is what each shard of a record holds.
+func distribute(record Record, stored []v1.StageInventory) [][]Key {
+	place := map[Key]int32{}
+	for i := range stored {
+		spec := &stored[i].Spec
+		if (ID{Stage: spec.Stage, Target: spec.Target}) != record.ID() || int(spec.Shard) >= len(stored) {
+			continue
+		}
+		for _, entry := range spec.Entries {
+			place[EntryKey(entry)] = spec.Shard
+		}
+	}
+	shards := make([][]Key, len(stored)+len(record.Entries)/ShardSize+1)
+	var added []Key
+	for _, key := range record.Keys() {
+		if number, known := place[key]; known {
+			shards[number] = append(shards[number], key)
+		} else {
+			added = append(added, key)
+		}
+	}
+	used := 1
+	for number := range shards {
+		room := min(ShardSize-len(shards[number]), len(added))
+		shards[number] = append(shards[number], added[:room]...)
+		added = added[room:]
+		slices.SortFunc(shards[number], Compare)
+		if len(shards[number]) > 0 {
+			used = number + 1
+		}
+	}
+	return shards[:used]
 }
 
 func newShard(owner *v1.StageSet, record Record, number int) v1.StageInventory {

@@ -105,12 +105,17 @@ type Book struct {
 
 // Records are what the book holds, in the order of inventory.Sort.
 func (b *Book) Records() []inventory.Record {
+	return inventory.Join(b.sorted())
+}
+
+// sorted are all shards in the order of their numbers.
+func (b *Book) sorted() []v1.StageInventory {
 	shards := make([]v1.StageInventory, 0, len(b.shards))
 	for _, shard := range b.shards {
 		shards = append(shards, *shard)
 	}
 	slices.SortFunc(shards, func(x, y v1.StageInventory) int { return int(x.Spec.Shard) - int(y.Spec.Shard) })
-	return inventory.Join(shards)
+	return shards
 }
 
 // Terminating is true when the book holds something and all of it is being deleted.
@@ -136,7 +141,7 @@ func (b *Book) Record(id inventory.ID) inventory.Record {
 // Save writes a record; what is already stored as wanted costs no request. A conflict means that the cache was behind:
 // the pass has to start again.
 func (b *Book) Save(ctx context.Context, record inventory.Record) error {
-	wanted := inventory.Split(b.owner, record)
+	wanted := inventory.Split(b.owner, record, b.sorted()...)
 	for i := range wanted {
 		if err := b.saveShard(ctx, &wanted[i]); err != nil {
 			return err

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +22,16 @@ type lagging struct {
 	client.Client
 	frozen *v1.StageInventoryList
 	writes int
+	// dies is after how many writes the API server is not reached any more; never if it is zero.
+	dies int
+}
+
+func (l *lagging) write() error {
+	if l.dies > 0 && l.writes == l.dies {
+		return errors.New("the process died")
+	}
+	l.writes++
+	return nil
 }
 
 func newLagging(t *testing.T) *lagging {
@@ -33,11 +45,15 @@ func newLagging(t *testing.T) *lagging {
 		WithIndex(&v1.StageInventory{}, IndexStageSet, StageSetOf).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
-				lag.writes++
+				if err := lag.write(); err != nil {
+					return err
+				}
 				return c.Create(ctx, obj, o...)
 			},
 			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
-				lag.writes++
+				if err := lag.write(); err != nil {
+					return err
+				}
 				return c.Update(ctx, obj, o...)
 			},
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
@@ -129,6 +145,28 @@ func TestAConflictIsAnErrorAndForgotten(t *testing.T) {
 	}
 	if diff := cmp.Diff([]inventory.Record{record("a", "other")}, open(t, store).Records()); diff != "" {
 		t.Errorf("records after the conflict (-want +got):\n%s", diff)
+	}
+}
+
+// T-65, T-106: a stage that outgrows its shards is written shard by shard, and the process may die after each of them.
+func TestNoEntryIsLostBetweenTwoShards(t *testing.T) {
+	names := make([]string, 0, inventory.ShardSize)
+	for i := range inventory.ShardSize {
+		names = append(names, fmt.Sprintf("m-%05d", i))
+	}
+	lag := newLagging(t)
+	save(t, open(t, New(lag)), record(names...))
+	lag.dies = lag.writes + 1
+	grown := record(append(names, "a-new", "z-new")...)
+	grown.Prune = false // so that both shards have to be written
+	if err := open(t, New(lag)).Save(t.Context(), grown); err == nil {
+		t.Fatal("the second shard was written")
+	}
+	recorded := open(t, New(lag)).Record(record().ID())
+	for _, key := range record(names...).Keys() {
+		if _, found := recorded.Entries[key]; !found {
+			t.Errorf("%s is in no inventory any more", key)
+		}
 	}
 }
 
