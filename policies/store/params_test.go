@@ -42,13 +42,16 @@ func TestParamsAreFollowed(t *testing.T) {
 	}
 	eventually(t, s, namespace, "a")
 	eventually(t, s, "elsewhere", "c", "named/rule: no")
-	told := s.Subscribe()
+	told, before := s.Subscribe(), s.Set()
 	names.Data["names"] = "b"
 	if err := admin.Update(t.Context(), names); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, s, namespace, "a", "named/rule: no")
 	<-told
+	if s.Set() == before {
+		t.Error("with other parameters it is the same set")
+	}
 
 	more := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "more", Labels: map[string]string{"names": "more"}},

@@ -85,7 +85,8 @@ func New(options Options) *Store {
 	return s
 }
 
-// Set are the policies that hold now; nil before all of them have been compiled for the first time.
+// Set are the policies that hold now; nil before all of them have been compiled for the first time. It is another one
+// whenever a policy or a parameter has changed.
 func (s *Store) Set() *policies.Set { return s.Snapshot().Set }
 
 // Snapshot is what holds now; it is empty before all policies have been compiled for the first time.
@@ -193,35 +194,43 @@ func (s *Store) waitServed(ctx context.Context) bool {
 
 // run compiles what is stored, and again after each change.
 func (s *Store) run(ctx context.Context) error {
+	otherParams := false
 	for {
-		if err := s.compile(ctx); err != nil {
+		if err := s.compile(ctx, otherParams); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
+		otherParams = false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.stored:
 		case <-s.read:
-			s.notify()
+			otherParams = true
 		}
 		if !pauseFor(ctx, s.options.Clock, settle) {
 			return nil
 		}
+		select {
+		case <-s.read:
+			otherParams = true
+		default:
+		}
 	}
 }
 
-// compile publishes what is stored now, unless that is what is published already.
-func (s *Store) compile(ctx context.Context) error {
+// compile publishes what is stored now, unless that is what is published already. With other parameters the same policies
+// are another Set: who has judged something by the old one has to judge it again.
+func (s *Store) compile(ctx context.Context, otherParams bool) error {
 	var list v1alpha1.StageSetPolicyList
 	if err := s.options.Cache.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing StageSetPolicies: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.StageSetPolicy) int { return strings.Compare(a.Name, b.Name) })
 	before := s.Snapshot()
-	if before.Set != nil && slices.EqualFunc(before.Stored, list.Items, sameText) {
+	if before.Set != nil && !otherParams && slices.EqualFunc(before.Stored, list.Items, sameText) {
 		return nil
 	}
 	known := before.Set
@@ -238,7 +247,9 @@ func (s *Store) compile(ctx context.Context) error {
 	s.params.add(ctx, wanted)
 	s.publish(Snapshot{Set: set, Stored: list.Items, Problems: problems})
 	s.params.retain(wanted)
-	s.log(before.Problems, problems, len(list.Items))
+	if !otherParams {
+		s.log(before.Problems, problems, len(list.Items))
+	}
 	return nil
 }
 
