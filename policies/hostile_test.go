@@ -47,7 +47,7 @@ func deep(t testing.TB) *unstructured.Unstructured {
 func TestHostile(t *testing.T) {
 	const (
 		timeout   = time.Minute // generous, for slow machines: the budgets are to end it long before
-		memory    = 512 << 20 // allocated, not held
+		memory    = 512 << 20   // allocated, not held
 		tooCostly = "cannot be evaluated: costs more than 200000 units"
 	)
 	tens := "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
