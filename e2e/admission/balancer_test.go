@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -61,12 +60,12 @@ func (b *balancer) add(r *replica) {
 	b.replicas = append(b.replicas, r)
 }
 
+// look finds out who is ready. One look ends before the next begins, so that the last to begin has the last word.
 func (b *balancer) look(ctx context.Context) {
 	b.mu.Lock()
-	replicas := slices.Clone(b.replicas)
-	b.mu.Unlock()
+	defer b.mu.Unlock()
 	var ready []*replica
-	for _, r := range replicas {
+	for _, r := range b.replicas {
 		if r.ready(ctx) {
 			ready = append(ready, r)
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,8 +93,15 @@ func (i *installation) onlyBundleIsOurs(t *testing.T) {
 				owned = fields.FieldsV1.GetRawString()
 			}
 		}
-		name := bundleEntry(live)["name"]
-		want := fmt.Sprintf(`{"f:webhooks":{"k:{\"name\":\"%s\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}}}}`, name)
+		var names []string
+		for _, entry := range bundleEntries(live) {
+			names = append(names, entry["name"].(string))
+		}
+		slices.Sort(names)
+		for n, name := range names {
+			names[n] = fmt.Sprintf(`"k:{\"name\":\"%s\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}}`, name)
+		}
+		want := `{"f:webhooks":{` + strings.Join(names, ",") + `}}`
 		if owned != want {
 			t.Errorf("fields of the %s that the program owns:\n got %s\nwant %s", kind, owned, want)
 		}
@@ -150,28 +158,36 @@ func TestDeletedSecretStopsNobody(t *testing.T) {
 	}
 }
 
-// bundle is the caBundle of the one webhook of a configuration.
+// bundle is the caBundle of all webhooks of a configuration.
 func (i *installation) bundle(t *testing.T, kind string) []byte {
 	t.Helper()
 	return bundleOf(i.WaitFor(t, i.configuration(kind)))
 }
 
-func bundleEntry(configuration *unstructured.Unstructured) map[string]any {
+func bundleEntries(configuration *unstructured.Unstructured) []map[string]any {
 	webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
-	if len(webhooks) == 0 {
-		return nil
+	var entries []map[string]any
+	for _, webhook := range webhooks {
+		if entry, ok := webhook.(map[string]any); ok {
+			entries = append(entries, entry)
+		}
 	}
-	entry, _ := webhooks[0].(map[string]any)
-	return entry
+	return entries
 }
 
+// bundleOf is the caBundle that all webhooks of a configuration have; what is not the same in all is no certificate.
 func bundleOf(configuration *unstructured.Unstructured) []byte {
-	encoded, _, _ := unstructured.NestedString(bundleEntry(configuration), "clientConfig", "caBundle")
-	bundle, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return []byte(encoded)
+	var bundles [][]byte
+	for _, entry := range bundleEntries(configuration) {
+		encoded, _, _ := unstructured.NestedString(entry, "clientConfig", "caBundle")
+		bundle, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return []byte(encoded)
+		}
+		bundles = append(bundles, bundle)
 	}
-	return bundle
+	bundles = slices.CompactFunc(bundles, bytes.Equal)
+	return bytes.Join(bundles, []byte("and in another webhook:\n"))
 }
 
 func leafOf(secret *unstructured.Unstructured) (*x509.Certificate, error) {

@@ -19,33 +19,41 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/process"
 )
 
-// filesRoles are all that the program needs where somebody else makes the certificate.
-const filesRoles = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: stageset-admission}
-rules:
-- {apiGroups: [""], resources: [namespaces], verbs: [get, list, watch]}
-- apiGroups: [admissionregistration.k8s.io]
-  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
-  resourceNames: [stageset-admission]
-  verbs: [list, watch]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: stageset-admission, namespace: stageset-system}
-rules:
-- {apiGroups: [""], resources: [events], verbs: [create, patch]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [stageset-admission], verbs: [get, update]}
-`
+// rolesForFiles are those of the chart without what docs/certificates.md says can be taken out where somebody else makes
+// the certificate.
+func (i *installation) rolesForFiles(t *testing.T) string {
+	t.Helper()
+	var out []string
+	for _, manifest := range strings.Split(i.manifest(t, "admission-rbac.yaml"), "\n---\n") {
+		var role rbacv1.ClusterRole // a Role has the same rules
+		if err := yaml.Unmarshal([]byte(manifest), &role); err != nil {
+			t.Fatal(err)
+		}
+		role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Resources, "secrets")
+		})
+		for n, rule := range role.Rules {
+			if slices.Contains(rule.APIGroups, "admissionregistration.k8s.io") {
+				role.Rules[n].Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return verb == "patch" })
+			}
+		}
+		content, err := yaml.Marshal(role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(content))
+	}
+	return strings.Join(out, "\n---\n")
+}
 
 // P-37, P-38: with certificates in files, as cert-manager and a kubelet keep them, a new one is served once it is trusted,
 // without one failed request; the caBundle and the Secret are somebody else's and are left alone.
@@ -53,7 +61,7 @@ func TestCertificateFromFiles(t *testing.T) {
 	i := install(t)
 	i.installWebhooks(t)
 	i.failClosed(t)
-	i.Apply(t, i.expand(filesRoles))
+	i.Apply(t, i.rolesForFiles(t))
 	mark := i.Audit(t)
 	before, after := newIssuer(t), newIssuer(t)
 	mount := newMount(t)
@@ -62,8 +70,6 @@ func TestCertificateFromFiles(t *testing.T) {
 	for range 2 {
 		replicas = append(replicas, i.startAt(t, process.FreePort(t), "/healthz", filesArguments(mount, drainDelay)...))
 	}
-	balance(t, i.port, replicas...)
-
 	for n, r := range replicas {
 		cluster.Eventually(t, func(ctx context.Context) error { return contains(probe(ctx, t, r), "the bundle holds no certificate") })
 		if readiness(t.Context(), r) == nil {
@@ -72,6 +78,7 @@ func TestCertificateFromFiles(t *testing.T) {
 	}
 	i.publish(t, before.bundle())
 	i.serve(t, replicas, mount)
+	balance(t, i.port, replicas...)
 
 	l := i.load(t, 4)
 	l.more(t, 50)
@@ -130,9 +137,14 @@ func filesArguments(m mount, more ...string) []string {
 func (i *installation) publish(t *testing.T, bundles ...[]byte) {
 	t.Helper()
 	bundle := base64.StdEncoding.EncodeToString(slices.Concat(bundles...))
-	patch := `[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "` + bundle + `"}]`
 	for _, kind := range []string{mutating, validating} {
-		err := i.client.Patch(t.Context(), i.configuration(kind), client.RawPatch(types.JSONPatchType, []byte(patch)))
+		var patch []string
+		for n := range bundleEntries(i.WaitFor(t, i.configuration(kind))) {
+			path := fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", n)
+			patch = append(patch, `{"op": "add", "path": "`+path+`", "value": "`+bundle+`"}`)
+		}
+		content := []byte("[" + strings.Join(patch, ",") + "]")
+		err := i.client.Patch(t.Context(), i.configuration(kind), client.RawPatch(types.JSONPatchType, content))
 		if err != nil {
 			t.Fatal(err)
 		}

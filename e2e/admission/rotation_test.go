@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 
@@ -34,14 +35,9 @@ func TestNoRequestFailsWhateverHappensToTheSecret(t *testing.T) {
 		keepsCA bool
 	}{
 		{name: "the leaf is renewed", keepsCA: true, happens: func(t *testing.T) {
-			i.changeSecret(t, func(data map[string][]byte) {
-				delete(data, "tls.crt")
-				delete(data, "tls.key")
-			})
+			i.documented(t, `{"data":{"tls.crt":null,"tls.key":null}}`)
 		}},
-		{name: "everything is renewed", happens: func(t *testing.T) {
-			i.changeSecret(t, func(data map[string][]byte) { clear(data) })
-		}},
+		{name: "everything is renewed", happens: func(t *testing.T) { i.documented(t, `{"data":null}`) }},
 		{name: "the leaf is mangled", keepsCA: true, happens: func(t *testing.T) {
 			i.changeSecret(t, func(data map[string][]byte) { data["tls.key"] = []byte("mangled") })
 		}},
@@ -52,9 +48,7 @@ func TestNoRequestFailsWhateverHappensToTheSecret(t *testing.T) {
 			i.deleteSecret(t)
 			cluster.Eventually(t, func(context.Context) error { return contains(replicas[0].Output(), i.restore()) })
 			l.more(t, 100)
-			if output, err := i.kubectl(t, nil, strings.Fields(i.restore())[1:]...); err != nil {
-				t.Fatal(output)
-			}
+			i.documented(t, "kubectl create secret")
 		}},
 		{name: "deleted, and restored from a backup", happens: func(t *testing.T) {
 			i.deleteSecret(t)
@@ -77,9 +71,18 @@ func TestNoRequestFailsWhateverHappensToTheSecret(t *testing.T) {
 			i.trusts(t, after["ca.crt"], before["ca.crt"])
 		}
 	}
-	if after := i.certificate(t); !bytes.Equal(after["tls.crt"], backup["tls.crt"]) {
+	after := i.certificate(t)
+	if !bytes.Equal(after["tls.crt"], backup["tls.crt"]) {
 		t.Error("what was restored from the backup is not what is in the Secret")
 	}
+	i.documented(t, `{"data":{"ca-previous.crt":null}}`)
+	cluster.Eventually(t, func(context.Context) error {
+		if !bytes.Equal(i.bundle(t, mutating), after["ca.crt"]) || !bytes.Equal(i.bundle(t, validating), after["ca.crt"]) {
+			return errors.New("a CA that was taken out of the Secret is still trusted")
+		}
+		return nil
+	})
+	l.more(t, 100)
 	l.stop(t)
 	i.onlyTheLeaderWrites(t, replicas)
 }
@@ -126,7 +129,7 @@ func TestNoRequestFailsWhileThereIsNoLeader(t *testing.T) {
 	i := install(t)
 	i.installWebhooks(t)
 	i.failClosed(t)
-	replicas, _ := i.behindBalancer(t, 3)
+	replicas, b := i.behindBalancer(t, 3)
 	var followers []*replica
 	for _, r := range replicas {
 		if r.leads(t, i) {
@@ -138,7 +141,7 @@ func TestNoRequestFailsWhileThereIsNoLeader(t *testing.T) {
 	if len(followers) != 2 {
 		t.Fatalf("%d of three replicas do not lead", len(followers))
 	}
-	cluster.Eventually(t, func(ctx context.Context) error { return readiness(ctx, followers[0]) })
+	b.look(t.Context())
 	before := i.certificate(t)
 	l := i.load(t, 2)
 	i.changeSecret(t, func(data map[string][]byte) { clear(data) })
@@ -254,7 +257,32 @@ func (i *installation) deleteSecret(t *testing.T) {
 	}
 }
 
-// restore is the command that the log and the documentation have for a deleted Secret.
+// documented runs the one command of the documentation that contains a text, with the names of this release.
+func (i *installation) documented(t *testing.T, part string) {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/certificates.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(content)) {
+		if strings.HasPrefix(line, "kubectl ") && strings.Contains(line, part) {
+			found = append(found, line)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("the documentation has %d commands with %s", len(found), part)
+	}
+	var arguments []string
+	for _, field := range strings.Fields(i.expand(found[0]))[1:] {
+		arguments = append(arguments, strings.Trim(field, "'"))
+	}
+	if output, err := i.kubectl(t, nil, arguments...); err != nil {
+		t.Fatal(output)
+	}
+}
+
+// restore is the command that the log has for a deleted Secret.
 func (i *installation) restore() string {
 	return "kubectl create secret generic " + i.secret().GetName() + " --namespace " + i.name
 }
