@@ -69,6 +69,18 @@ type Result struct {
 	Orphans Orphans
 	// Failed are the objects that could not be deleted.
 	Failed []prune.Failure
+
+	// entries is how many entries of an unseen object are not settled: two records may hold it, with different UIDs.
+	entries map[inventory.Key]int
+}
+
+// settle notes that nothing is left to do for one entry of an object; the object is unseen until that holds for all.
+func (r *Result) settle(key inventory.Key) {
+	if r.entries[key] > 1 {
+		r.entries[key]--
+		return
+	}
+	delete(r.Unseen, key)
 }
 
 // Leftovers deletes what the book records and no stage of the release renders any more. It leaves the book as it is.
@@ -118,10 +130,14 @@ func (t Teardown) pruned(leftovers []inventory.Leftover) []inventory.Leftover {
 // run deletes leftovers. It goes on to the next step only when the one before is done, failed or overdue, and to what the
 // accounts live from only when everything else is done: without it, what is left could not even be looked at.
 func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Result {
-	result := Result{Unseen: map[inventory.Key]bool{}, Orphans: Orphans{Why: "the account that applied them is gone"}}
+	result := Result{
+		Unseen: map[inventory.Key]bool{}, entries: map[inventory.Key]int{},
+		Orphans: Orphans{Why: "the account that applied them is gone"},
+	}
 	leftovers = t.pruned(leftovers)
 	for _, leftover := range leftovers {
 		result.Unseen[inventory.EntryKey(leftover.Entry)] = true
+		result.entries[inventory.EntryKey(leftover.Entry)]++
 	}
 	for _, step := range prune.Plan(leftovers) {
 		if step.Identity && len(result.Waiting)+len(result.Failed) > 0 || !t.step(ctx, step, &result) {
@@ -143,7 +159,7 @@ func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) boo
 	}
 	outcome := prune.Run(ctx, client, t.Owner, step, t.Concurrency)
 	for _, key := range slices.Concat(outcome.Gone, outcome.Kept) {
-		delete(result.Unseen, key)
+		result.settle(key)
 	}
 	for _, failed := range outcome.Failed {
 		result.fail(failed, account)
@@ -163,7 +179,7 @@ func (r *Result) fail(failed prune.Failure, as tenant.Account) {
 		r.Failed = append(r.Failed, failed)
 		return
 	}
-	delete(r.Unseen, failed.Key)
+	r.settle(failed.Key)
 	if failed.Key != (inventory.Key{Kind: "ServiceAccount", Namespace: as.Namespace, Name: as.Name}) {
 		r.Orphans.Keys = append(r.Orphans.Keys, failed.Key)
 	}

@@ -45,3 +45,16 @@ func TestObjectsThatCannotBeDeleted(t *testing.T) {
 		})
 	}
 }
+
+// A stage that changed its account in a release that never ended, while its object was made anew, has two entries: that one
+// of them leads to nothing any more says nothing about the other.
+func TestAnObjectIsSeenGoneOnlyForAllItsEntries(t *testing.T) {
+	key := inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "a"}
+	result := Result{Unseen: map[inventory.Key]bool{key: true}, entries: map[inventory.Key]int{key: 2}}
+	for _, unseen := range []bool{true, false} {
+		result.settle(key)
+		if result.Unseen[key] != unseen {
+			t.Errorf("unseen %t, want %t", result.Unseen[key], unseen)
+		}
+	}
+}
