@@ -67,11 +67,13 @@ func Next(set *v1.StageSet, outcome Outcome, now time.Time) v1.StageSetStatus {
 	return next
 }
 
-// keepTimes keeps the times of stages that the run found as an earlier one had left them: an idle pass starts nothing.
+// keepTimes keeps the times of stages that the run found as an earlier one had left them: an idle pass starts nothing. It
+// cuts their messages, which quote what objects say of themselves.
 func keepTimes(old, current []v1.StageStatus) []v1.StageStatus {
 	current = slices.Clone(current)
 	for i := range current {
 		stage := &current[i]
+		stage.Message = Truncate(stage.Message)
 		at := slices.IndexFunc(old, func(s v1.StageStatus) bool { return s.Name == stage.Name })
 		if at < 0 || old[at].Digest != stage.Digest {
 			continue

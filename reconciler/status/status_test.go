@@ -153,3 +153,12 @@ func TestShort(t *testing.T) {
 		})
 	}
 }
+
+// The status of a custom resource may be as large as etcd takes; ours, which quotes it, must stay writable.
+func TestMessagesOfStagesAreCut(t *testing.T) {
+	stages := []v1.StageStatus{{Name: "app", Message: strings.Repeat("x", 1<<20)}}
+	next := Next(fresh(), Outcome{Kind: Progressing, Stages: stages}, now)
+	if got := len(next.Stages[0].Message); got > maxMessage {
+		t.Errorf("the message of the stage has %d bytes, want at most %d", got, maxMessage)
+	}
+}
