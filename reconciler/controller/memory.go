@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/stageset/stageset/reconciler/release"
+	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/teardown"
 )
 
@@ -21,6 +22,8 @@ type memo struct {
 	// run is a run that waits, and identity what it is a run of.
 	run      *release.Run
 	identity string
+	// review is kept because identity has the address of its policies: none that come later can get the same.
+	review *rules.Review
 	// failures counts the failures since the last pass that had none, or only waits.
 	failures int
 	// patience is since when deletions are waited for.
@@ -48,5 +51,8 @@ func (m *memory) forget(name types.NamespacedName) {
 	delete(m.memos, name)
 }
 
+// keep remembers a run that waits.
+func (m *memo) keep(run *release.Run, of candidate) { m.run, m.identity, m.review = run, of.identity, of.review }
+
 // drop forgets the run.
-func (m *memo) drop() { m.run, m.identity = nil, "" }
+func (m *memo) drop() { m.run, m.identity, m.review = nil, "", nil }

@@ -89,11 +89,11 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 		ended.Kind, ended.Failure = status.Failed, failure.NewStalled(v1.ReasonHealthCheckFailed,
 			"stage %s: %s", progress.Name, progress.Health.FailedMessage()).InStage(progress.Name)
 	case progress.Held():
-		snap.memo.run, snap.memo.identity = run, next.identity
+		snap.memo.keep(run, next)
 		ended.Kind, ended.Failure = status.Failed, failure.NewWaiting(v1.ReasonHealthCheckTimedOut, progress.Pause,
 			"stage %s is not healthy within its timeout: %s", progress.Name, progress.Health.ProgressingMessage()).InStage(progress.Name)
 	case !progress.Done():
-		snap.memo.run, snap.memo.identity = run, next.identity
+		snap.memo.keep(run, next)
 		ended.Kind = status.Progressing
 		ended.Message = fmt.Sprintf("stage %s waits for %s", progress.Name, progress.Health.ProgressingMessage())
 	default:
@@ -143,8 +143,12 @@ func timeout(set *v1.StageSet, stage v1.Stage) time.Duration {
 	return defaultTimeout
 }
 
-// startedAt is when an earlier process began the stage of the same run: a restart does not give it its timeout again.
+// startedAt is when an earlier process began the stage of the same run: a restart does not give it its timeout again, but
+// a change of the spec does.
 func startedAt(set *v1.StageSet, name, digest string) time.Time {
+	if set.Status.ObservedGeneration != set.Generation {
+		return time.Time{}
+	}
 	for _, stage := range set.Status.Stages {
 		if stage.Name != name || stage.Digest != digest || stage.StartedAt == nil {
 			continue
