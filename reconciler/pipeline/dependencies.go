@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +14,7 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/source"
 	"github.com/stageset/stageset/reconciler/tenant"
 )
 
@@ -32,18 +35,17 @@ func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned Pi
 	if err != nil {
 		return err
 	}
-	revisions := pinned.Revisions()
 	var problems []error
 	for _, ref := range set.Spec.DependsOn {
 		if ref.Namespace == "" {
 			ref.Namespace = set.Namespace
 		}
-		problems = append(problems, checkDependency(ctx, client, ref, revisions))
+		problems = append(problems, checkDependency(ctx, client, ref, pinned))
 	}
 	return failure.Join(problems...)
 }
 
-func checkDependency(ctx context.Context, client *tenant.Client, ref v1.DependencyReference, revisions map[string]string) error {
+func checkDependency(ctx context.Context, client *tenant.Client, ref v1.DependencyReference, pinned Pinned) error {
 	name := "StageSet " + ref.Namespace + "/" + ref.Name
 	obj, err := client.Get(ctx, v1.GroupVersion.WithKind("StageSet"), ref.Namespace, ref.Name)
 	switch {
@@ -61,14 +63,14 @@ func checkDependency(ctx context.Context, client *tenant.Client, ref v1.Dependen
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &dependency); err != nil {
 		return failure.NewStalled(v1.ReasonDependencyNotReady, "read %s in spec.dependsOn: %w", name, err)
 	}
-	if why := notReady(&dependency, revisions); why != "" {
+	if why := notReady(&dependency, pinned); why != "" {
 		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause, "%s in spec.dependsOn %s", name, why)
 	}
 	return nil
 }
 
 // notReady says why a dependency is not ready; empty if it is.
-func notReady(dependency *v1.StageSet, revisions map[string]string) string {
+func notReady(dependency *v1.StageSet, pinned Pinned) string {
 	ready := meta.FindStatusCondition(dependency.Status.Conditions, v1.ConditionReady)
 	switch {
 	case !dependency.DeletionTimestamp.IsZero():
@@ -81,10 +83,22 @@ func notReady(dependency *v1.StageSet, revisions map[string]string) string {
 	case ready.Status != metav1.ConditionTrue:
 		return fmt.Sprintf("is not Ready (%s)", ready.Reason)
 	}
-	for source, applied := range dependency.Status.LastAppliedRevisions {
-		if wanted, shared := revisions[source]; shared && wanted != applied {
-			return fmt.Sprintf("has applied %s of source %s, not yet %s", applied, source, wanted)
+	for _, stage := range pinned.Stages {
+		shared := stage.Pin.Namespace + "/" + stage.Pin.Name
+		applied, known := dependency.Status.LastAppliedRevisions[shared]
+		if known && applied != stage.Pin.Revision && !usesNamesake(dependency, stage.Pin) {
+			return fmt.Sprintf("has applied %s of source %s, not yet %s", applied, shared, stage.Pin.Revision)
 		}
 	}
 	return ""
+}
+
+// usesNamesake is true when the StageSet uses a source of the pin's namespace and name that is of another kind: its status
+// does not say which of them a revision is of, and their revisions never become equal.
+func usesNamesake(set *v1.StageSet, pin source.Pin) bool {
+	return slices.ContainsFunc(set.Spec.Stages, func(stage v1.Stage) bool {
+		ref := stage.SourceRef
+		return cmp.Or(ref.Namespace, set.Namespace) == pin.Namespace && ref.Name == pin.Name &&
+			cmp.Or(ref.Kind, v1.SourceKindExternalArtifact) != pin.Kind
+	})
 }
