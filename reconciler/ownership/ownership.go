@@ -46,6 +46,7 @@ func (o Owner) Stamp(rendered *unstructured.Unstructured, stage string) *unstruc
 	for key, value := range map[string]string{v1.LabelName: o.Name, v1.LabelNamespace: o.Namespace, v1.LabelStage: stage} {
 		stamps[key] = v1.LabelValue(value)
 		if stamps[key] == value {
+			delete(annotations, key) // which would name another owner in full
 			continue
 		}
 		if annotations == nil {
@@ -66,11 +67,13 @@ func Of(obj *unstructured.Unstructured) (Owner, bool) {
 	return owner, owner.Namespace != "" && owner.Name != ""
 }
 
+// stamped is a name as Stamp wrote it: an annotation counts only if the label is the short form of it.
 func stamped(obj *unstructured.Unstructured, key string) string {
-	if full, found := obj.GetAnnotations()[key]; found {
+	label := obj.GetLabels()[key]
+	if full := obj.GetAnnotations()[key]; v1.LabelValue(full) == label {
 		return full
 	}
-	return obj.GetLabels()[key]
+	return label
 }
 
 // Target is a cluster as the stage's account sees it.
