@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/go-logr/logr"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -35,6 +38,10 @@ const program = "stageset-reconciler"
 
 // renderCacheSize bounds the manifests that are kept between passes, in bytes.
 const renderCacheSize = 64 << 20
+
+// requestTimeout bounds a request of the reconciler's own, as package tenant bounds those of tenants: a little more than the
+// API server's own limit. A worker must not wait for an answer that never comes.
+const requestTimeout = 65 * time.Second
 
 // Main parses the arguments, runs until ctx is done or something fails, and returns the exit code of the process.
 func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
@@ -91,8 +98,13 @@ func newScheme() *runtime.Scheme {
 }
 
 func newManager(config *rest.Config, options *Options, logger logr.Logger) (manager.Manager, error) {
+	bounded, err := boundedClient(config)
+	if err != nil {
+		return nil, err
+	}
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        newScheme(),
+		Client:                        client.Options{HTTPClient: bounded},
 		Logger:                        logger,
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
@@ -113,6 +125,28 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 		}
 	}
 	return mgr, nil
+}
+
+// boundedClient is for everything but watches, which have no end.
+func boundedClient(config *rest.Config) (*http.Client, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = requestTimeout
+	bounded, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client: %w", err)
+	}
+	return bounded, nil
+}
+
+// newLive is a reader that sees past the cache.
+func newLive(mgr manager.Manager) (client.Reader, error) {
+	bounded, err := boundedClient(mgr.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	return client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: bounded, Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
 }
 
 func newFetcher(options *Options) (*source.Fetcher, error) {
@@ -152,10 +186,14 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
+	live, err := newLive(mgr)
+	if err != nil {
+		return nil, err
+	}
 	inventories := store.New(mgr.GetClient())
 	return &controller.Reconciler{
 		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
+		Live:     live,
 		Store:    inventories,
 		Policies: stored.Set,
 		Pipeline: &pipeline.Pipeline{
