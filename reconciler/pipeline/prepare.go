@@ -65,16 +65,27 @@ func Recorded(records []inventory.Record) map[inventory.Key]v1.InventoryEntry {
 	return all
 }
 
-// build renders all stages and sets their namespaces, and reports the problems of all of them.
+// build renders all stages and sets their namespaces, and reports the problems of all of them. What all stages render
+// together is bounded as a single one is: a pass has all of it in memory, and a run that waits keeps it.
 func (p *Pipeline) build(ctx context.Context, set *v1.StageSet, pinned Pinned) ([]build.StageManifests, error) {
 	built := make([]build.StageManifests, len(pinned.Stages))
-	var problems []error
+	var (
+		problems []error
+		size     int64
+	)
 	for i := range pinned.Stages {
 		stage := &pinned.Stages[i]
 		manifests, err := p.render(ctx, stage)
 		if err != nil {
 			problems = append(problems, inStage(err, stage))
+			if failure.From(err).Kind == failure.Transient {
+				break // a server that is down would hold the worker anew for every stage
+			}
 			continue
+		}
+		if size += manifests.Size(); size > build.MaxObjects {
+			return nil, failure.NewStalled(v1.ReasonBuildFailed, "the stages up to %s have more than %d MiB of objects: "+
+				"split them between StageSets", stage.Stage.Name, build.MaxObjects>>20).InStage(stage.Stage.Name)
 		}
 		built[i] = build.StageManifests{Stage: stage.Stage.Name, Manifests: manifests}
 	}

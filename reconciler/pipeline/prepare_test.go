@@ -1,0 +1,91 @@
+package pipeline
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/build"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/source"
+	"github.com/stageset/stageset/reconciler/tenant"
+)
+
+// stages are stages that all have their artifact, of the content's digest, on a server.
+func stages(t *testing.T, count int, content []byte, status int) (p *Pipeline, pinned Pinned, requests *atomic.Int64) {
+	t.Helper()
+	requests = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(status)
+		_, _ = w.Write(content)
+	}))
+	t.Cleanup(server.Close)
+	fetcher, err := source.NewFetcher(source.FetcherOptions{Dir: t.TempDir(), Transport: http.DefaultTransport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fetcher.Close() })
+	for i := range count {
+		pinned.Stages = append(pinned.Stages, PinnedStage{
+			Stage: v1.Stage{
+				Name: fmt.Sprintf("stage-%d", i), Path: "./",
+				CommonMetadata: &v1.CommonMetadata{Labels: map[string]string{"stage": fmt.Sprint(i)}},
+			},
+			Client: &tenant.Client{},
+			Pin: source.Pin{
+				UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), URL: server.URL,
+				Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(content)), Revision: "main",
+			},
+		})
+	}
+	return &Pipeline{Fetcher: fetcher, Builds: build.NewCache(1)}, pinned, requests
+}
+
+func TestAServerThatIsDownIsAskedOnceInAPass(t *testing.T) {
+	p, pinned, requests := stages(t, 3, nil, http.StatusServiceUnavailable)
+	_, err := p.build(t.Context(), &v1.StageSet{}, pinned)
+	if failed := failure.From(err); failed.Reason != v1.ReasonArtifactFailed || failed.Stage != "stage-0" {
+		t.Errorf("got %s in stage %q: %v", failed.Reason, failed.Stage, err)
+	}
+	if got := requests.Load(); got != 1 {
+		t.Errorf("%d requests, want 1", got)
+	}
+}
+
+// Every stage is within its own limit, and 64 of them could take 4 GiB.
+func TestWhatAllStagesRenderIsBounded(t *testing.T) {
+	var archive bytes.Buffer
+	zipped := gzip.NewWriter(&archive)
+	files := tar.NewWriter(zipped)
+	filler := strings.Repeat("x", 3<<20)
+	for i := range 11 {
+		manifest := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {x: %s}\n", i, filler)
+		header := &tar.Header{Name: fmt.Sprintf("c%d.yaml", i), Mode: 0o644, Size: int64(len(manifest))}
+		if err := files.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := files.Write([]byte(manifest)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = files.Close(), zipped.Close()
+	p, pinned, requests := stages(t, 4, archive.Bytes(), http.StatusOK)
+	_, err := p.build(t.Context(), &v1.StageSet{}, pinned)
+	if failed := failure.From(err); failed.Reason != v1.ReasonBuildFailed || failed.Stage != "stage-1" {
+		t.Errorf("got %s in stage %q: %v", failed.Reason, failed.Stage, err)
+	}
+	if got := requests.Load(); got != 2 {
+		t.Errorf("%d artifacts were fetched, want 2", got)
+	}
+}
