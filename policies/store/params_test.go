@@ -137,3 +137,46 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: %[1]s}]`, namespace))
 		}
 	}
 }
+
+// What the account may not read is no missing parameter: it is said, and failurePolicy decides. It is asked for now and
+// then, and not for each evaluation (P-30).
+func TestParamsThatMayNotBeRead(t *testing.T) {
+	c := cluster.Shared(t)
+	c.InstallCRDs(t, crds.FS)
+	_, keep := administrator(t)
+	namespace := c.Namespace(t, "refused")
+	c.Apply(t, fmt.Sprintf(`
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: reader, namespace: %[1]s}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: %[1]s}
+rules: [{apiGroups: [stages.metio.wtf], resources: [stagesetpolicies], verbs: [list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
+subjects: [{kind: ServiceAccount, name: reader, namespace: %[1]s}]`, namespace))
+	s := start(t, c.TokenConfig(t, namespace, "reader"), logr.Discard())
+	lenient := &v1alpha1.ParamRef{Name: "names", ParameterNotFoundAction: v1alpha1.ParameterNotFoundAllow}
+	keep(policy("refused", allowsName, lenient))
+	mark := c.Audit(t)
+	want := fmt.Sprintf(`refused/paramRef: cannot be evaluated: params ConfigMap %[1]s/names: this installation may not get `+
+		`ConfigMap in namespace %[1]q: policies.paramResources of the chart allows it`, namespace)
+	eventually(t, s, namespace, "a", want)
+	for range 1000 {
+		if got := denials(t.Context(), s, namespace, "a"); len(got) != 1 || got[0] != want {
+			t.Fatalf("it says %q", got)
+		}
+	}
+	asked := 0
+	for _, event := range mark.Since(t, cluster.ByAccount(namespace, "reader")) {
+		if event.Resource == "configmaps" && event.Verb == "get" {
+			asked++
+		}
+	}
+	if asked == 0 || asked > 20 {
+		t.Errorf("it was asked %d times for 1000 evaluations", asked)
+	}
+}
