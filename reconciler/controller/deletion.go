@@ -121,6 +121,9 @@ func prunes(set *v1.StageSet, name string, recorded bool) bool {
 
 // letGo removes the inventories and the StageSet's finalizer. What is lost is reported before nothing remembers it any more.
 func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Orphans) outcome {
+	if err := r.nothingMissed(ctx, snap); err != nil {
+		return failed(err)
+	}
 	r.reportOrphans(ctx, snap, lost)
 	if err := teardown.Keep(ctx, snap.book, nil); err != nil {
 		return failed(err)
@@ -135,6 +138,29 @@ func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Or
 	return outcome{released: true}
 }
 
+// nothingMissed fails when inventories hold more than the book: a process that has just begun to lead may have a cache that
+// does not show yet what the one before it applied.
+func (r *Reconciler) nothingMissed(ctx context.Context, snap *snapshot) error {
+	live, err := r.liveInventories(ctx, client.ObjectKeyFromObject(snap.set))
+	if err != nil {
+		return failure.NewTransient(v1.ReasonTerminating, "read the inventory before it is given up: %w", err)
+	}
+	for i := range live {
+		if live[i].Spec.StageSet == snap.set.Name && !snap.book.Holds(&live[i]) {
+			return failure.NewTransient(v1.ReasonTerminating, "the inventory changed during the pass: it starts again")
+		}
+	}
+	return nil
+}
+
+// liveInventories reads the inventories of a StageSet past the cache.
+func (r *Reconciler) liveInventories(ctx context.Context, name types.NamespacedName) ([]v1.StageInventory, error) {
+	var live v1.StageInventoryList
+	owned := client.MatchingLabels{v1.LabelName: v1.LabelValue(name.Name)}
+	err := r.Live.List(ctx, &live, client.InNamespace(name.Namespace), owned)
+	return live.Items, err
+}
+
 // abandoned lets go of the inventories of a StageSet that is gone although it had our finalizer, because somebody took it
 // away. Nobody can say any more what was to be deleted, so nothing is; and their own finalizer must not keep the inventories,
 // and with them a namespace, for ever. Only inventories that are being deleted count: the garbage collector sees to that.
@@ -145,9 +171,8 @@ func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) e
 		return err
 	}
 	// The cache may still show what we have just removed ourselves.
-	var live v1.StageInventoryList
-	owned := client.MatchingLabels{v1.LabelName: v1.LabelValue(name.Name)}
-	if err := r.Live.List(ctx, &live, client.InNamespace(name.Namespace), owned); err != nil || len(live.Items) == 0 {
+	live, err := r.liveInventories(ctx, name)
+	if err != nil || len(live) == 0 {
 		return err
 	}
 	if err := r.Live.Get(ctx, name, &v1.StageSet{}); !apierrors.IsNotFound(err) {

@@ -3,10 +3,50 @@ package controller
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/teardown"
 )
+
+// The cache of a process that has just begun to lead may lag behind what the one before it applied (I3, I6).
+func TestAnInventoryThatTheCacheDoesNotShowIsNotGivenUp(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop"}}
+	entry := v1.InventoryEntry{Version: "v1", Kind: "ConfigMap", Namespace: "team-a", Name: "a"}
+	shard := inventory.Split(set, inventory.Record{
+		Stage: "app", Entries: map[inventory.Key]v1.InventoryEntry{inventory.EntryKey(entry): entry},
+	})[0]
+	cache := func(objects ...client.Object) client.Client {
+		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+			WithIndex(&v1.StageInventory{}, store.IndexStageSet, store.StageSetOf).Build()
+	}
+	shrunk := shard.DeepCopy()
+	shrunk.Spec.Entries = nil
+	for name, cached := range map[string][]client.Object{"no inventory": nil, "an earlier state": {shrunk}} {
+		t.Run(name, func(t *testing.T) {
+			book, err := store.New(cache(cached...)).Open(t.Context(), set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &Reconciler{Live: cache(shard.DeepCopy())}
+			ended := r.letGo(t.Context(), &snapshot{set: set, book: book}, teardown.Orphans{})
+			if ended.released || ended.Failure == nil || ended.Failure.Kind != failure.Transient {
+				t.Errorf("the StageSet was let go: %+v", ended)
+			}
+		})
+	}
+}
 
 func TestPruneOfTheSpecCounts(t *testing.T) {
 	set := &v1.StageSet{Spec: v1.StageSetSpec{Stages: []v1.Stage{

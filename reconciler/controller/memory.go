@@ -52,7 +52,9 @@ func (m *memory) forget(name types.NamespacedName) {
 }
 
 // keep remembers a run that waits.
-func (m *memo) keep(run *release.Run, of candidate) { m.run, m.identity, m.review = run, of.identity, of.review }
+func (m *memo) keep(run *release.Run, of candidate) {
+	m.run, m.identity, m.review = run, of.identity, of.review
+}
 
 // drop forgets the run.
 func (m *memo) drop() { m.run, m.identity, m.review = nil, "", nil }

@@ -128,6 +128,12 @@ func (b *Book) Terminating() bool {
 	return len(b.shards) > 0
 }
 
+// Holds is true when the book has all of a shard that is stored: false means that the cache is behind.
+func (b *Book) Holds(stored *v1.StageInventory) bool {
+	known, found := b.shards[stored.Name]
+	return found && equality.Semantic.DeepEqual(known.Spec, stored.Spec)
+}
+
 // Record is the record of one stage and target; an empty one if there is none yet.
 func (b *Book) Record(id inventory.ID) inventory.Record {
 	for _, record := range b.Records() {
