@@ -25,6 +25,9 @@ const APIVersion = group + "/v1"
 // maxQuoted bounds how much of another object's message goes into ours.
 const maxQuoted = 512
 
+// maxRevision bounds a revision, which goes into the status of every stage that uses the source.
+const maxRevision = 1024
+
 // Reader reads one object as the tenant. Its errors are those of the API server, or a failure.Error of its own, which is
 // passed on as it is. If it also has the method Identity() string, messages name that account.
 type Reader interface {
@@ -174,8 +177,11 @@ func (r *Resolver) pinArtifact(pin Pin, object *unstructured.Unstructured) (Pin,
 	}
 	pin.Digest = sum.String()
 	pin.Revision, _, _ = unstructured.NestedString(artifact, "revision")
-	if pin.Revision == "" {
+	switch {
+	case pin.Revision == "":
 		return refuse("it has no revision")
+	case len(pin.Revision) > maxRevision:
+		return refuse("its revision has %d bytes; at most %d are accepted", len(pin.Revision), maxRevision)
 	}
 	pin.Size, _, _ = unstructured.NestedInt64(artifact, "size")
 	if pin.Size < 0 || pin.Size > MaxDownload {

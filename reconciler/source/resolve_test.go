@@ -174,6 +174,9 @@ func TestResolveFails(t *testing.T) {
 		"no revision": {
 			artifact("revision", ""), v1.ReasonArtifactFailed, failure.Stalled,
 			"the artifact in the status of GitRepository team-a/app is refused: it has no revision"},
+		"endless revision": {
+			artifact("revision", strings.Repeat("x", 1025)), v1.ReasonArtifactFailed, failure.Stalled,
+			"the artifact in the status of GitRepository team-a/app is refused: its revision has 1025 bytes; at most 1024 are accepted"},
 		"too large": {
 			status(`{artifact: {url: "http://sc.flux-system.svc/gitrepository/team-a/app/1.tar.gz", digest: "` + sum + `", revision: main, size: 67108865}}`),
 			v1.ReasonArtifactFailed, failure.Stalled,
