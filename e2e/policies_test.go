@@ -100,6 +100,22 @@ func TestPolicyOfAnAdmin(t *testing.T) {
 	}
 }
 
+// No pass begins before all policies are compiled, those that are stored as well: what was stored while nobody looked is
+// refused by the first.
+func TestRestartLetsNothingThrough(t *testing.T) {
+	s := setup(t)
+	s.stopReconciler(t)
+	n := s.tenant(t)
+	n.source(t, "app", map[string]string{"settings.yaml": configMap("settings", "1")})
+	name := n.policy(t, "nothing", "validations: [{name: at-all, expression: 'false', message: nothing is released here}]")
+	n.stageSet(t, "app", oneStage("app"))
+	mark := s.Audit(t)
+	s.ownReconciler(t, policyConfig(t, defaultPolicyConfig))
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonPolicyViolation),
+		messageHas(name+"/at-all: nothing is released here"))
+	n.wroteNothing(t, mark)
+}
+
 // The parameters of a policy take effect when they change, and what it means that there are none is the policy's to say.
 func TestParametersOfAPolicy(t *testing.T) {
 	s := setup(t)
