@@ -334,13 +334,13 @@ func (r *replica) requests(t *testing.T) int {
 }
 
 // count is a counter of a replica, 0 when it does not exist.
-func (r *replica) count(t *testing.T, series string) int {
+func (r *replica) count(t testing.TB, series string) int {
 	t.Helper()
 	return int(r.measure(t)[series])
 }
 
 // measure is all series of a replica.
-func (r *replica) measure(t *testing.T) map[string]float64 {
+func (r *replica) measure(t testing.TB) map[string]float64 {
 	t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet,
 		fmt.Sprintf("http://127.0.0.1:%d/metrics", r.metrics), nil)

@@ -159,7 +159,7 @@ func TestDeletedSecretStopsNobody(t *testing.T) {
 }
 
 // bundle is the caBundle of all webhooks of a configuration.
-func (i *installation) bundle(t *testing.T, kind string) []byte {
+func (i *installation) bundle(t testing.TB, kind string) []byte {
 	t.Helper()
 	return bundleOf(i.WaitFor(t, i.configuration(kind)))
 }

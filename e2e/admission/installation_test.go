@@ -69,10 +69,12 @@ type installation struct {
 	port       int
 	kubeconfig string
 	client     client.Client
+	// env is added to the environment of the processes.
+	env []string
 }
 
 // install prepares everything but the webhook configurations and the processes.
-func install(t *testing.T) *installation {
+func install(t testing.TB) *installation {
 	t.Helper()
 	if err := build(); err != nil {
 		t.Fatal(err)
@@ -95,7 +97,7 @@ metadata: {name: stageset-admission-tls, namespace: stageset-system}`))
 }
 
 // grant applies roles and binds them to the account of the program.
-func (i *installation) grant(t *testing.T, roles string) {
+func (i *installation) grant(t testing.TB, roles string) {
 	t.Helper()
 	i.Apply(t, roles)
 	i.Apply(t, i.expand(`
@@ -118,7 +120,7 @@ subjects: [{kind: ServiceAccount, name: stageset-admission, namespace: stageset-
 }
 
 // remove deletes a cluster-scoped object of this release after the test.
-func (i *installation) remove(t *testing.T, apiVersion, kind string) {
+func (i *installation) remove(t testing.TB, apiVersion, kind string) {
 	t.Helper()
 	object := cluster.Ref(apiVersion, kind, "", i.name+"-admission")
 	if err := client.IgnoreNotFound(i.client.Delete(context.Background(), object)); err != nil {
@@ -127,7 +129,7 @@ func (i *installation) remove(t *testing.T, apiVersion, kind string) {
 }
 
 // manifest is a file of the chart, with the names of this release.
-func (i *installation) manifest(t *testing.T, file string) string {
+func (i *installation) manifest(t testing.TB, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(files + file)
 	if err != nil {
@@ -144,7 +146,7 @@ func (i *installation) expand(manifest string) string {
 var service = regexp.MustCompile(`(?m)service: \{.* path: (\S+)\}$`)
 
 // installWebhooks applies both webhook configurations, for the tenant's namespace alone and with a URL for a Service.
-func (i *installation) installWebhooks(t *testing.T, operations ...string) {
+func (i *installation) installWebhooks(t testing.TB, operations ...string) {
 	t.Helper()
 	url := fmt.Sprintf("url: https://localhost:%d$1", i.port)
 	manifests := service.ReplaceAllString(i.manifest(t, "admission-webhooks.yaml"), url)
@@ -170,9 +172,10 @@ func (i *installation) installWebhooks(t *testing.T, operations ...string) {
 }
 
 // failClosed has a request fail when the mutating webhook cannot be called, too, so that no failed call goes unnoticed.
-func (i *installation) failClosed(t *testing.T) {
+func (i *installation) failClosed(t testing.TB) {
 	t.Helper()
-	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]`))
+	const closed = `[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]`
+	patch := client.RawPatch(types.JSONPatchType, []byte(closed))
 	if err := i.client.Patch(t.Context(), i.configuration(mutating), patch); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +191,7 @@ func (i *installation) secret() *unstructured.Unstructured {
 	return cluster.Ref("v1", "Secret", i.name, i.name+"-admission-tls")
 }
 
-func (i *installation) removeWebhooks(t *testing.T) {
+func (i *installation) removeWebhooks(t testing.TB) {
 	t.Helper()
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		i.remove(t, "admissionregistration.k8s.io/v1", kind)
@@ -196,7 +199,7 @@ func (i *installation) removeWebhooks(t *testing.T) {
 }
 
 // writeKubeconfig is a kubeconfig with a token of the program's account.
-func (i *installation) writeKubeconfig(t *testing.T) string {
+func (i *installation) writeKubeconfig(t testing.TB) string {
 	t.Helper()
 	account := i.TokenConfig(t, i.name, i.name+"-admission")
 	config := clientcmdapi.NewConfig()
@@ -221,7 +224,7 @@ type replica struct {
 }
 
 // start runs a replica that serves at the port of the webhook configurations and waits until it is ready.
-func (i *installation) start(t *testing.T, arguments ...string) *replica {
+func (i *installation) start(t testing.TB, arguments ...string) *replica {
 	t.Helper()
 	return i.startAt(t, i.port, "/readyz", arguments...)
 }
@@ -240,12 +243,13 @@ func (i *installation) behindBalancer(t *testing.T, n int, arguments ...string) 
 }
 
 // startAt runs a replica and waits until its probe answers 200.
-func (i *installation) startAt(t *testing.T, port int, probe string, arguments ...string) *replica {
+func (i *installation) startAt(t testing.TB, port int, probe string, arguments ...string) *replica {
 	t.Helper()
 	r := &replica{port: port, health: process.FreePort(t), metrics: process.FreePort(t)}
 	r.Process = process.Start(t, process.Options{
 		Path:     binary,
 		Args:     append(i.arguments(r), arguments...),
+		Env:      i.env,
 		ReadyURL: r.healthURL(probe),
 	})
 	return r
@@ -283,7 +287,7 @@ func (r *replica) ready(ctx context.Context) bool {
 }
 
 // stageSet is a StageSet in the tenant's namespace, made from YAML of its spec.
-func (i *installation) stageSet(t *testing.T, name, spec string) *unstructured.Unstructured {
+func (i *installation) stageSet(t testing.TB, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	object := cluster.Ref("stages.metio.wtf/v1", "StageSet", i.tenant, name)
 	var content map[string]any

@@ -1,0 +1,321 @@
+package admission_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/stageset/stageset/e2e/cluster"
+)
+
+// benchPolicy is a policy with one rule, which looks at every stage and refuses one that has the name of the policy.
+const benchPolicy = `
+apiVersion: stages.metio.wtf/v1alpha1
+kind: StageSetPolicy
+metadata: {name: %[1]s}
+spec:
+  validations:
+  - name: stages
+    expression: object.spec.stages.all(stage, stage.name != '%[1]s')
+    message: a stage must not be called %[1]s
+`
+
+const (
+	// benchStages is how many stages the StageSets have.
+	benchStages = 20
+	// eachRequests is how many creations are timed for each number of clients, after some that are not.
+	eachRequests, warmRequests = 1000, 100
+	// constantRate is kept for constantTime, in requests a second.
+	constantRate, constantTime = 200, 10 * time.Second
+)
+
+// BenchmarkPolicies measures what stored policies cost whoever creates a StageSet: the built program on one core, its two
+// webhooks called by a real API server, and then on the same API server, without the webhooks, the same policies as
+// ValidatingAdmissionPolicies. What is x-native is the ratio of the two, and comparable where times are not. The program
+// evaluates its built-in policies as well, the API server does not.
+func BenchmarkPolicies(b *testing.B) {
+	for _, n := range []int{0, 10, 50} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for b.Loop() {
+				benchmarkPolicies(b, policyNames(n))
+			}
+			b.ReportMetric(0, "ns/op") // is mostly preparation
+		})
+	}
+}
+
+func benchmarkPolicies(b *testing.B, names []string) {
+	i := install(b)
+	manifests := make([]string, len(names))
+	for n, name := range names {
+		manifests[n] = fmt.Sprintf(benchPolicy, name)
+	}
+	stored := strings.Join(manifests, "---")
+	native := exportPolicies(b, stored)
+
+	i.env = []string{"GOMAXPROCS=1"}
+	i.installWebhooks(b)
+	i.failClosed(b)
+	r := i.start(b, "--log-level=info")
+	i.applyPolicies(b, stored, "stages.metio.wtf/v1alpha1", names, "StageSetPolicy")
+	i.awaitRefusals(b, names)
+	i.awaitBuiltins(b, true)
+	ours := i.timeClients(b)
+	i.constantLoad(b, r)
+
+	i.removeWebhooks(b)
+	if err := r.Stop(); err != nil {
+		b.Fatal(err)
+	}
+	i.awaitBuiltins(b, false)
+	i.applyPolicies(b, native, "admissionregistration.k8s.io/v1", names,
+		"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
+	i.awaitRefusals(b, names)
+	theirs := i.timeClients(b)
+
+	for clients, times := range ours {
+		for _, q := range []struct {
+			name string
+			at   float64
+		}{{"p50", 0.5}, {"p99", 0.99}} {
+			mine, other := times.quantile(q.at), theirs[clients].quantile(q.at)
+			unit := fmt.Sprintf("%d-client-%s", clients, q.name)
+			b.ReportMetric(milliseconds(mine), unit+"-ms")
+			b.ReportMetric(mine.Seconds()/other.Seconds(), unit+"-x-native")
+		}
+	}
+}
+
+func policyNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("bench-%02d", i)
+	}
+	return names
+}
+
+// exportPolicies is what a user gets who turns the policies into native ones.
+func exportPolicies(b *testing.B, policies string) string {
+	b.Helper()
+	if policies == "" {
+		return ""
+	}
+	path, err := cluster.Binary("stagesetctl")
+	if err != nil {
+		b.Fatal(err)
+	}
+	file := filepath.Join(b.TempDir(), "policies.yaml")
+	if err := os.WriteFile(file, []byte(policies), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	output, err := exec.CommandContext(b.Context(), path, "policy", "export", file).Output()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		b.Fatalf("%v: %s", err, exit.Stderr)
+	} else if err != nil {
+		b.Fatal(err)
+	}
+	return string(output)
+}
+
+// applyPolicies applies cluster-scoped objects, which are deleted at the end.
+func (i *installation) applyPolicies(b *testing.B, manifests, apiVersion string, names []string, kinds ...string) {
+	b.Helper()
+	b.Cleanup(func() {
+		for _, kind := range kinds {
+			for _, name := range names {
+				err := i.client.Delete(context.Background(), cluster.Ref(apiVersion, kind, "", name))
+				if client.IgnoreNotFound(err) != nil {
+					b.Errorf("deleting %s %s: %v", kind, name, err)
+				}
+			}
+		}
+	})
+	i.Apply(b, manifests)
+}
+
+// benchStageSet is one that nothing is wrong with, apart from what the last stage may be called.
+func (i *installation) benchStageSet(b *testing.B, name, lastStage string) *unstructured.Unstructured {
+	b.Helper()
+	spec := "serviceAccountName: deployer\nstages:\n"
+	for n := range benchStages - 1 {
+		spec += fmt.Sprintf("- {name: stage-%d, sourceRef: {kind: GitRepository, name: app}}\n", n)
+	}
+	return i.stageSet(b, name, spec+"- {name: "+lastStage+", sourceRef: {kind: GitRepository, name: app}}\n")
+}
+
+// awaitRefusals waits until every single policy refuses what it is against.
+func (i *installation) awaitRefusals(b *testing.B, names []string) {
+	b.Helper()
+	for _, name := range names {
+		object := i.benchStageSet(b, "refused", name)
+		cluster.Eventually(b, func(ctx context.Context) error {
+			err := i.client.Create(ctx, object.DeepCopy(), client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "must not be called "+name) {
+				return fmt.Errorf("policy %s is not in force: %v", name, err)
+			}
+			return nil
+		})
+	}
+}
+
+// awaitBuiltins waits until what breaks built-in policies is refused, or is not any more.
+func (i *installation) awaitBuiltins(b *testing.B, refused bool) {
+	b.Helper()
+	object := i.stageSet(b, "invalid", invalidSpec)
+	cluster.Eventually(b, func(ctx context.Context) error {
+		err := i.client.Create(ctx, object.DeepCopy(), client.DryRunAll)
+		if apierrors.IsInvalid(err) != refused || err != nil && !refused {
+			return fmt.Errorf("what is invalid should be refused: %t, but got: %v", refused, err)
+		}
+		return nil
+	})
+}
+
+// durations are how long requests took.
+type durations []time.Duration
+
+// quantile is the time that a fraction q of the requests did not exceed. The durations are sorted.
+func (d durations) quantile(q float64) time.Duration {
+	return d[min(int(q*float64(len(d))), len(d)-1)]
+}
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
+
+// timeClients times creations, as dry runs, by one client and by eight at once, each of which waits for its answers.
+func (i *installation) timeClients(b *testing.B) map[int]durations {
+	b.Helper()
+	found := map[int]durations{}
+	for _, clients := range []int{1, 8} {
+		i.create(b, clients, warmRequests)
+		found[clients] = i.create(b, clients, eachRequests)
+	}
+	return found
+}
+
+func (i *installation) create(b *testing.B, clients, requests int) durations {
+	b.Helper()
+	times := make(durations, requests)
+	group, ctx := errgroup.WithContext(b.Context())
+	group.SetLimit(clients)
+	object := i.benchStageSet(b, "created", "last")
+	for n := range requests {
+		group.Go(func() error {
+			mine := object.DeepCopy()
+			began := time.Now()
+			err := i.client.Create(ctx, mine, client.DryRunAll)
+			times[n] = time.Since(began)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	slices.Sort(times)
+	return times
+}
+
+// constantLoad asks the webhooks directly, at a constant rate however long the answers take, what the API server would ask
+// for creations: first the defaults, then the verdict. It is no dry run, which would not be measured, but nothing is stored.
+// What is called server is the histogram of the program, the rest is what the caller sees.
+func (i *installation) constantLoad(b *testing.B, r *replica) {
+	b.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(i.bundle(b, validating)) {
+		b.Fatal("there is no CA in the webhook configuration")
+	}
+	web := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, MaxIdleConnsPerHost: 2 * constantRate,
+	}}
+	defer web.CloseIdleConnections()
+	content := i.review(b)
+	ask := func() error {
+		for _, path := range []string{"/stagesets/default", "/stagesets/validate"} {
+			got := post(b.Context(), web, fmt.Sprintf("https://localhost:%d%s", i.port, path), content)
+			if got.code != http.StatusOK || !strings.Contains(string(got.body), `"allowed":true`) {
+				return fmt.Errorf("answer %d: %.300s", got.code, got.body)
+			}
+		}
+		return nil
+	}
+	for range warmRequests {
+		if err := ask(); err != nil {
+			b.Fatal(err)
+		}
+	}
+
+	before := r.validated(b)
+	const requests = constantRate * int(constantTime/time.Second)
+	times, failed := make(durations, requests), make([]error, requests)
+	tick := time.NewTicker(time.Second / constantRate)
+	defer tick.Stop()
+	var wait sync.WaitGroup
+	began := time.Now()
+	for n := range requests {
+		<-tick.C
+		wait.Go(func() {
+			asked := time.Now()
+			failed[n] = ask()
+			times[n] = time.Since(asked)
+		})
+	}
+	sent := time.Since(began)
+	wait.Wait()
+	after := r.validated(b)
+	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
+		b.Logf("%d of %d requests failed, one of them with: %v", len(failed), requests, failed[0])
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(requests)/sent.Seconds(), "constant-requests/s")
+	b.ReportMetric(float64(len(failed)), "constant-failed")
+	b.ReportMetric(milliseconds(times.quantile(0.99)), "constant-both-p99-ms")
+	b.ReportMetric(after.since(before).quantile(0.5)*1000, "server-p50-ms")
+	b.ReportMetric(after.since(before).quantile(0.99)*1000, "server-p99-ms")
+}
+
+// review is the request of the API server about the creation of a StageSet by an administrator.
+func (i *installation) review(b *testing.B) []byte {
+	b.Helper()
+	object, err := i.benchStageSet(b, "constant", "last").MarshalJSON()
+	if err != nil {
+		b.Fatal(err)
+	}
+	kind := metav1.GroupVersionKind{Group: "stages.metio.wtf", Version: "v1", Kind: "StageSet"}
+	resource := metav1.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: "stagesets"}
+	content, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: types.UID("constant"), Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
+			Namespace: i.tenant, Name: "constant", Operation: admissionv1.Create,
+			UserInfo: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters", "system:authenticated"}},
+			Object:   runtime.RawExtension{Raw: object},
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return content
+}
