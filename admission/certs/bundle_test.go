@@ -14,6 +14,7 @@ func TestVerifySaysWhyACertificateIsRefused(t *testing.T) {
 	ours, other, root := newAuthority(t, subject, hour), newAuthority(t, subject, hour), newAuthority(t, "root", day)
 	longer := authority{key: ours.key}
 	longer.certificate = sign(t, authorityTemplate(subject, day), authorityTemplate(subject, day), ours.key, ours.key)
+	one, three := []string{"one.svc"}, []string{"one.svc", "three.svc"}
 	pair, outliving := ours.issue(t, "one.svc", "two.svc"), longer.issue(t, "one.svc")
 	below := root.subordinate(t, "intermediate").issue(t, "one.svc")
 	for name, test := range map[string]struct {
@@ -25,15 +26,15 @@ func TestVerifySaysWhyACertificateIsRefused(t *testing.T) {
 		want   string // part of the error; empty for none
 	}{
 		"trusted":              {pair, ours.pem(), []string{"one.svc", "two.svc"}, noon, hour, ""},
-		"trusted among two":    {pair, slices.Concat(other.pem(), ours.pem()), []string{"one.svc"}, noon, hour, ""},
-		"of two the longer":    {pair, slices.Concat(ours.pem(), longer.pem()), []string{"one.svc"}, noon, day, ""},
-		"by an intermediate":   {below, root.pem(), []string{"one.svc"}, noon, day, ""},
-		"another CA":           {pair, other.pem(), []string{"one.svc"}, noon, time.Time{}, "unknown authority"},
-		"another name":         {pair, ours.pem(), []string{"one.svc", "three.svc"}, noon, time.Time{}, "not trusted for three.svc"},
-		"expired":              {pair, longer.pem(), []string{"one.svc"}, noon.Add(2 * time.Hour), time.Time{}, "expired"},
-		"the CA has expired":   {outliving, ours.pem(), []string{"one.svc"}, noon.Add(2 * time.Hour), time.Time{}, "expired"},
-		"empty bundle":         {pair, nil, []string{"one.svc"}, noon, time.Time{}, "holds no certificate"},
-		"no certificate in it": {pair, encodeKey(t, ours.key), []string{"one.svc"}, noon, time.Time{}, "holds no certificate"},
+		"trusted among two":    {pair, slices.Concat(other.pem(), ours.pem()), one, noon, hour, ""},
+		"of two the longer":    {pair, slices.Concat(ours.pem(), longer.pem()), one, noon, day, ""},
+		"by an intermediate":   {below, root.pem(), one, noon, day, ""},
+		"another CA":           {pair, other.pem(), one, noon, time.Time{}, "unknown authority"},
+		"another name":         {pair, ours.pem(), three, noon, time.Time{}, "not trusted for three.svc"},
+		"expired":              {pair, longer.pem(), one, noon.Add(2 * time.Hour), time.Time{}, "expired"},
+		"the CA has expired":   {outliving, ours.pem(), one, noon.Add(2 * time.Hour), time.Time{}, "expired"},
+		"empty bundle":         {pair, nil, one, noon, time.Time{}, "holds no certificate"},
+		"no certificate in it": {pair, encodeKey(t, ours.key), one, noon, time.Time{}, "holds no certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			until, err := verify(test.pair, test.bundle, test.names, test.now)

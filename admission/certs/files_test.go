@@ -24,13 +24,14 @@ func write(t *testing.T, directory string, data map[string][]byte) {
 
 func TestFilesMustBeThereAtTheStart(t *testing.T) {
 	data := newAuthority(t, subject, noon.Add(time.Hour)).data(t, "one.svc")
+	mixed := map[string][]byte{keyCertificate: data[keyCertificate], keyPrivate: encodeKey(t, newKey(t))}
 	for name, test := range map[string]struct {
 		data map[string][]byte
 		want string
 	}{
 		"no certificate":     {map[string][]byte{keyPrivate: data[keyPrivate]}, keyCertificate},
 		"no key":             {map[string][]byte{keyCertificate: data[keyCertificate]}, keyPrivate},
-		"the key of another": {map[string][]byte{keyCertificate: data[keyCertificate], keyPrivate: encodeKey(t, newKey(t))}, "private key"},
+		"the key of another": {mixed, "private key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory := t.TempDir()

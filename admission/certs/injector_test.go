@@ -137,7 +137,8 @@ func TestBundleIsFinishedByTheNextLeader(t *testing.T) {
 			return c.Apply(ctx, a, o...)
 		},
 	})
-	if _, err := (&injector{options: w.options, client: half}).Reconcile(t.Context(), reconcile.Request{}); !errors.Is(err, dying) {
+	_, err = (&injector{options: w.options, client: half}).Reconcile(t.Context(), reconcile.Request{})
+	if !errors.Is(err, dying) {
 		t.Errorf("error %v, want %v", err, dying)
 	}
 	both := string(encodeBundle(after.certificate, before.certificate))
@@ -159,7 +160,9 @@ func TestBundleIsLeftAloneByALeaderThatLags(t *testing.T) {
 	w.issue(t, after, "one.svc")
 	w.inject(t)
 	lagging := interceptor.NewClient(w.client, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption,
+		) error {
 			if secret, ok := object.(*corev1.Secret); ok {
 				stale.DeepCopyInto(secret)
 				return nil

@@ -90,7 +90,9 @@ func TestKeyringServesOnWithoutItsSecret(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.happens(t, w)
-			want := map[string]float64{"expiry_seconds ca": 3600, "expiry_seconds leaf": 3600, "expiry_seconds bundle": 3600, "trusted": 1}
+			want := map[string]float64{
+				"expiry_seconds ca": 3600, "expiry_seconds leaf": 3600, "expiry_seconds bundle": 3600, "trusted": 1,
+			}
 			for n := range 2 {
 				wait, wantWait := look(t, k), time.Duration(0)
 				if test.problem != "" {

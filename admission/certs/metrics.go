@@ -45,7 +45,8 @@ func (m *keyringMetrics) Describe(out chan<- *prometheus.Desc) {
 	m.problems.Describe(out)
 }
 
-// Collect sends what is known: nothing of a certificate before there is one, and nothing of a bundle that does not verify it.
+// Collect sends what is known: nothing of a certificate before there is one, and nothing of a bundle that does not verify
+// it.
 func (m *keyringMetrics) Collect(out chan<- prometheus.Metric) {
 	m.problems.Collect(out)
 	now := m.keyring.options.Clock.Now()

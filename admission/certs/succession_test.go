@@ -46,7 +46,9 @@ func TestSuccession(t *testing.T) {
 			time.Hour,
 		},
 		"the bundles were wiped": {bundle("first"), at(time.Hour), [][]byte{nil, mangled}, []string{"first"}, time.Hour},
-		"a day later":            {previous: bundle("first"), replaced: at(keepPrevious), bundles: [][]byte{bundle("current", "first")}},
+		"a day later": {
+			previous: bundle("first"), replaced: at(keepPrevious), bundles: [][]byte{bundle("current", "first")},
+		},
 		"a day later, but never injected": {
 			bundle("first"), at(keepPrevious), [][]byte{bundle("first")}, []string{"first"}, 0,
 		},
@@ -70,8 +72,10 @@ func TestSuccession(t *testing.T) {
 		"expired":              {previous: bundle("expired"), replaced: at(time.Hour), bundles: [][]byte{bundle("expired")}},
 		"not ours":             {bundles: [][]byte{bundle("foreign")}},
 		"behind a foreign one": {bundles: [][]byte{bundle("foreign", "first")}, want: []string{"first"}},
-		"the time is missing":  {previous: bundle("first"), bundles: [][]byte{bundle("current", "first")}, want: []string{"first"}},
-		"the time is to come":  {bundle("first"), at(-time.Hour), [][]byte{bundle("current", "first")}, []string{"first"}, 0},
+		"the time is missing": {
+			previous: bundle("first"), bundles: [][]byte{bundle("current", "first")}, want: []string{"first"},
+		},
+		"the time is to come": {bundle("first"), at(-time.Hour), [][]byte{bundle("current", "first")}, []string{"first"}, 0},
 		"the record is mangled": {
 			previous: mangled, replaced: []byte("soon"), bundles: [][]byte{bundle("current", "first")},
 		},

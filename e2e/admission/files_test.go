@@ -71,7 +71,9 @@ func TestCertificateFromFiles(t *testing.T) {
 		replicas = append(replicas, i.startAt(t, process.FreePort(t), "/healthz", filesArguments(mount, drainDelay)...))
 	}
 	for n, r := range replicas {
-		cluster.Eventually(t, func(ctx context.Context) error { return contains(probe(ctx, t, r), "the bundle holds no certificate") })
+		cluster.Eventually(t, func(ctx context.Context) error {
+			return contains(probe(ctx, t, r), "the bundle holds no certificate")
+		})
 		if readiness(t.Context(), r) == nil {
 			t.Errorf("replica %d is ready without a caBundle", n)
 		}

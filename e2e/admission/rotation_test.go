@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/e2e/cluster"
@@ -151,14 +154,13 @@ func TestNoRequestFailsWhileThereIsNoLeader(t *testing.T) {
 			t.Errorf("follower %d serves what nobody trusts", n)
 		}
 	}
-	cluster.Eventually(t, func(context.Context) error {
-		for _, r := range followers {
-			if r.leads(t, i) {
-				return nil
-			}
-		}
-		return errors.New("nobody leads")
+	// A lease is good for 45 seconds, and followers may have seen it last renewed, and may ask again, five seconds later.
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 2*time.Minute, true, func(context.Context) (bool, error) {
+		return slices.ContainsFunc(followers, func(r *replica) bool { return r.leads(t, i) }), nil
 	})
+	if err != nil {
+		t.Fatalf("nobody leads: %v", err)
+	}
 	i.turned(t, followers, before)
 	l.more(t, 50)
 	l.stop(t)
