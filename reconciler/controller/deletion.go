@@ -175,7 +175,10 @@ func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) e
 	if err != nil || len(live) == 0 {
 		return err
 	}
-	if err := r.Live.Get(ctx, name, &v1.StageSet{}); !apierrors.IsNotFound(err) {
+	// A list, because to get StageSets is a permission that nothing else needs.
+	var sets v1.StageSetList
+	itself := client.MatchingFields{"metadata.name": name.Name}
+	if err := r.Live.List(ctx, &sets, client.InNamespace(name.Namespace), itself); err != nil || len(sets.Items) > 0 {
 		return err
 	}
 	snap := &snapshot{set: set, book: book}
