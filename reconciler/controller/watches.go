@@ -3,11 +3,13 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
-	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -61,7 +63,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 			predicate.NewPredicateFuncs(func(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }))).
 		WatchesRawSource(policies).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
-	for kind, object := range sourceKinds() {
+	for _, kind := range sourceKinds {
 		gvk := sourcev1.GroupVersion.WithKind(string(kind))
 		_, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 		switch {
@@ -71,19 +73,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 		case err != nil:
 			return fmt.Errorf("find out whether %s is served: %w", kind, err)
 		}
-		build.Watches(object, handler.EnqueueRequestsFromMapFunc(r.consumers(kind)),
+		build.Watches(anySource(gvk), handler.EnqueueRequestsFromMapFunc(r.consumers(kind)),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: newArtifact}))
 	}
 	return build.Complete(r)
 }
 
-func sourceKinds() map[v1.SourceKind]client.Object {
-	return map[v1.SourceKind]client.Object{
-		v1.SourceKindExternalArtifact: &sourcev1.ExternalArtifact{},
-		v1.SourceKindGitRepository:    &sourcev1.GitRepository{},
-		v1.SourceKindOCIRepository:    &sourcev1.OCIRepository{},
-		v1.SourceKindBucket:           &sourcev1.Bucket{},
-	}
+var sourceKinds = []v1.SourceKind{
+	v1.SourceKindExternalArtifact, v1.SourceKindGitRepository, v1.SourceKindOCIRepository, v1.SourceKindBucket,
+}
+
+// anySource is what sources of a kind are watched as. Flux's own types cannot hold everything that its schemas admit, such as
+// a duration that overflows, and one object that cannot be decoded would end the watch for all tenants.
+func anySource(gvk schema.GroupVersionKind) client.Object {
+	source := &unstructured.Unstructured{}
+	source.SetGroupVersionKind(gvk)
+	return source
 }
 
 // wanted is true for updates that ask for a pass: spec, deletion, and the annotation that asks for one.
@@ -104,23 +109,18 @@ func becameReady(update event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(old.Status.LastAppliedRevisions, now.Status.LastAppliedRevisions))
 }
 
-// artifactHolder is what all sources have in common.
-type artifactHolder interface {
-	GetArtifact() *fluxmeta.Artifact
-}
-
 // newArtifact is true for updates of a source that change what a StageSet can get from it.
 func newArtifact(update event.UpdateEvent) bool {
-	old, isOld := update.ObjectOld.(artifactHolder)
-	now, isNow := update.ObjectNew.(artifactHolder)
+	old, isOld := update.ObjectOld.(*unstructured.Unstructured)
+	now, isNow := update.ObjectNew.(*unstructured.Unstructured)
 	if !isOld || !isNow {
 		return true
 	}
-	before, after := old.GetArtifact(), now.GetArtifact()
-	if before == nil || after == nil {
+	return slices.ContainsFunc([]string{"digest", "revision", "url"}, func(field string) bool {
+		before, _, _ := unstructured.NestedString(old.Object, "status", "artifact", field)
+		after, _, _ := unstructured.NestedString(now.Object, "status", "artifact", field)
 		return before != after
-	}
-	return before.Digest != after.Digest || before.Revision != after.Revision || before.URL != after.URL
+	})
 }
 
 // sourcesOf are the values of indexSource: "<kind>/<namespace>/<name>" of every stage's source.
