@@ -23,11 +23,8 @@ help: ## Show what can be made
 ## Programs
 build: bin/stageset-admission bin/stageset-reconciler bin/stagesetctl ## Build the programs of the product
 
-bin/stageset-admission bin/stageset-reconciler: bin/stageset-%:
-	go build -buildvcs=false -o $@ ./$*
-
-bin/stagesetctl:
-	go build -buildvcs=false -o $@ ./stagesetctl
+bin/stageset-admission bin/stageset-reconciler bin/stagesetctl:
+	go build -buildvcs=false -o $@ ./$(notdir $(@:bin/stageset-%=%))
 
 # Only a KUBECONFIG of the command line counts here: that of the environment may be of a cluster that matters.
 run: ## See the product at work: a cluster, a tenant, a release, refusals; until interrupted
