@@ -27,13 +27,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
 // benchPolicy is a policy with one rule, which looks at every stage and refuses one that has the name of the policy.
-const benchPolicy = `
-apiVersion: stages.metio.wtf/v1alpha1
+const benchPolicy = `apiVersion: stages.metio.wtf/v1alpha1
 kind: StageSetPolicy
 metadata: {name: %[1]s}
 spec:
@@ -73,14 +73,14 @@ func benchmarkPolicies(b *testing.B, names []string) {
 	for n, name := range names {
 		manifests[n] = fmt.Sprintf(benchPolicy, name)
 	}
-	stored := strings.Join(manifests, "---")
+	stored := strings.Join(manifests, "---\n")
 	native := exportPolicies(b, stored)
 
 	i.env = []string{"GOMAXPROCS=1"}
 	i.installWebhooks(b)
 	i.failClosed(b)
 	r := i.start(b, "--log-level=info")
-	i.applyPolicies(b, stored, "stages.metio.wtf/v1alpha1", names, "StageSetPolicy")
+	i.applyPolicies(b, stored)
 	i.awaitRefusals(b, names)
 	i.awaitBuiltins(b, true)
 	ours := i.timeClients(b)
@@ -91,10 +91,10 @@ func benchmarkPolicies(b *testing.B, names []string) {
 		b.Fatal(err)
 	}
 	i.awaitBuiltins(b, false)
-	i.applyPolicies(b, native, "admissionregistration.k8s.io/v1", names,
-		"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
+	remove := i.applyPolicies(b, native)
 	i.awaitRefusals(b, names)
 	theirs := i.timeClients(b)
+	remove() // the webhooks of the next round are measured without them
 
 	for clients, times := range ours {
 		for _, q := range []struct {
@@ -140,20 +140,24 @@ func exportPolicies(b *testing.B, policies string) string {
 	return string(output)
 }
 
-// applyPolicies applies cluster-scoped objects, which are deleted at the end.
-func (i *installation) applyPolicies(b *testing.B, manifests, apiVersion string, names []string, kinds ...string) {
+// applyPolicies applies cluster-scoped objects and says how to delete them, which happens at the end in any case.
+func (i *installation) applyPolicies(b *testing.B, manifests string) (remove func()) {
 	b.Helper()
-	b.Cleanup(func() {
-		for _, kind := range kinds {
-			for _, name := range names {
-				err := i.client.Delete(context.Background(), cluster.Ref(apiVersion, kind, "", name))
-				if client.IgnoreNotFound(err) != nil {
-					b.Errorf("deleting %s %s: %v", kind, name, err)
+	remove = func() {
+		for manifest := range strings.SplitSeq(manifests, "---\n") {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+				b.Error(err)
+			} else if len(object.Object) > 0 {
+				if err := client.IgnoreNotFound(i.client.Delete(context.Background(), object)); err != nil {
+					b.Errorf("deleting %s %s: %v", object.GetKind(), object.GetName(), err)
 				}
 			}
 		}
-	})
+	}
+	b.Cleanup(remove)
 	i.Apply(b, manifests)
+	return remove
 }
 
 // benchStageSet is one that nothing is wrong with, apart from what the last stage may be called.
@@ -266,7 +270,8 @@ func (i *installation) constantLoad(b *testing.B, r *replica) {
 		}
 	}
 
-	before := r.validated(b)
+	const cpu = "process_cpu_seconds_total"
+	before, used := r.validated(b), r.measure(b)[cpu]
 	const requests = constantRate * int(constantTime/time.Second)
 	times, failed := make(durations, requests), make([]error, requests)
 	tick := time.NewTicker(time.Second / constantRate)
@@ -283,7 +288,7 @@ func (i *installation) constantLoad(b *testing.B, r *replica) {
 	}
 	sent := time.Since(began)
 	wait.Wait()
-	after := r.validated(b)
+	after, used := r.validated(b), r.measure(b)[cpu]-used
 	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
 	if len(failed) > 0 {
 		b.Logf("%d of %d requests failed, one of them with: %v", len(failed), requests, failed[0])
@@ -291,6 +296,7 @@ func (i *installation) constantLoad(b *testing.B, r *replica) {
 	slices.Sort(times)
 	b.ReportMetric(float64(requests)/sent.Seconds(), "constant-requests/s")
 	b.ReportMetric(float64(len(failed)), "constant-failed")
+	b.ReportMetric(used*1000/float64(requests), "constant-cpu-ms/request")
 	b.ReportMetric(milliseconds(times.quantile(0.99)), "constant-both-p99-ms")
 	b.ReportMetric(after.since(before).quantile(0.5)*1000, "server-p50-ms")
 	b.ReportMetric(after.since(before).quantile(0.99)*1000, "server-p99-ms")
