@@ -7,7 +7,8 @@ import (
 )
 
 // Join is one failure for several, so that all problems are reported at once: the reason and stage of the first, the
-// texts of all in order, each once, and the kind that can expect most of a retry. It is nil when all errs are nil.
+// texts of all in order, each once, and the kind that can expect most of a retry. A failure that waits beside one that has
+// to be mended is Transient: nobody may tell when the latter is. It is nil when all errs are nil.
 func Join(errs ...error) error {
 	var joined *Error
 	var texts []string
@@ -20,7 +21,9 @@ func Join(errs ...error) error {
 			first := *failed
 			joined = &first
 		}
-		joined.Kind = min(joined.Kind, failed.Kind)
+		if joined.Kind != failed.Kind {
+			joined.Kind, joined.RetryAfter = Transient, 0
+		}
 		if text := failed.Error(); !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/build"
@@ -132,14 +133,15 @@ func (p *Pipeline) accounts(ctx context.Context, set *v1.StageSet) (Pinned, erro
 	return pinned, failure.Join(problems...)
 }
 
-// sources pins the sources of all stages. Stages that name the same source as the same account share one read, and
-// thereby one revision.
+// sources pins the sources of all stages. Stages that name the same source as the same account share one read; stages
+// with different accounts are each read for, but all stages of a run have one revision of a source.
 func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned) error {
 	type read struct {
 		ref     v1.SourceReference
 		account tenant.Account
 	}
 	pins := map[read]source.Pin{}
+	first := map[types.UID]source.Pin{}
 	var problems []error
 	for i := range pinned.Stages {
 		stage := &pinned.Stages[i]
@@ -149,6 +151,10 @@ func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned)
 			if err != nil {
 				problems = append(problems, inStage(err, stage))
 			}
+			if earlier, again := first[pin.UID]; again {
+				pin = earlier
+			}
+			first[pin.UID] = pin
 			pins[this] = pin
 		}
 		stage.Pin = pins[this]

@@ -161,6 +161,10 @@ func (b *Book) saveShard(ctx context.Context, wanted *v1.StageInventory) error {
 	if exists && equality.Semantic.DeepEqual(stored.Spec, wanted.Spec) {
 		return nil
 	}
+	if exists && idOf(stored) != idOf(wanted) {
+		return fmt.Errorf("StageInventory %s/%s is that of stage %s as %s: it is not overwritten", wanted.Namespace, wanted.Name,
+			stored.Spec.Stage, stored.Spec.Target.ServiceAccountName)
+	}
 	var err error
 	if exists {
 		updated := stored.DeepCopy()
@@ -187,7 +191,7 @@ func (b *Book) Drop(ctx context.Context, id inventory.ID) error {
 // dropShards removes the record's shards from number first on.
 func (b *Book) dropShards(ctx context.Context, id inventory.ID, first int) error {
 	for name, shard := range b.shards {
-		if (inventory.ID{Stage: shard.Spec.Stage, Target: shard.Spec.Target}) != id || int(shard.Spec.Shard) < first {
+		if idOf(shard) != id || int(shard.Spec.Shard) < first {
 			continue
 		}
 		if err := b.dropShard(ctx, shard.DeepCopy()); err != nil {
@@ -230,4 +234,9 @@ func (s *Store) Claims(ctx context.Context, namespace, name string, key inventor
 		}
 	}
 	return false, nil
+}
+
+// idOf is the record that a shard is part of.
+func idOf(shard *v1.StageInventory) inventory.ID {
+	return inventory.ID{Stage: shard.Spec.Stage, Target: shard.Spec.Target}
 }
