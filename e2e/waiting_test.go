@@ -259,3 +259,24 @@ func (n *tenant) condition(t *testing.T, ref *unstructured.Unstructured, kind, s
 		t.Fatal(err)
 	}
 }
+
+// T-35: a custom resource whose controller has said nothing yet does not let the next stage start.
+func TestStageWaitsForACustomResourceToSaySomething(t *testing.T) {
+	n := shared(t).tenant(t)
+	gadget := n.gadgets(t)
+	revision := n.source(t, "app", map[string]string{
+		"one/gadget.yaml": gadget.manifest("silent"), "two/settings.yaml": configMap("settings", "1"),
+	})
+	n.stageSet(t, "app", twoStages("app"))
+	n.wait(t, "app", phase("one", v1.StageVerifying), messageHas("silent: has no status yet"))
+	n.absent(t, n.configMap("settings"))
+
+	silent := gadget.ref(n.namespace, "silent")
+	n.WaitFor(t, silent)
+	said := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Wound","message":"it ticks"}]}}`)
+	if err := n.Client.Status().Patch(t.Context(), silent, client.RawPatch("application/merge-patch+json", said)); err != nil {
+		t.Fatal(err)
+	}
+	n.waitReady(t, "app", "app", revision)
+	n.WaitFor(t, n.configMap("settings"))
+}

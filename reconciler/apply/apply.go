@@ -134,7 +134,7 @@ func (w writer) write(ctx context.Context, wave []*preflight.Object) ([]Change, 
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		changes = append(changes, changeOf(object, answer))
+		changes = append(changes, w.changeOf(ctx, object, answer))
 		return nil
 	})
 	return changes, err
@@ -169,8 +169,8 @@ func (w writer) each(
 	return preflight.Refused(problems)
 }
 
-func changeOf(object *preflight.Object, answer *unstructured.Unstructured) Change {
-	live := drift.LiveOf(answer)
+func (w writer) changeOf(ctx context.Context, object *preflight.Object, answer *unstructured.Unstructured) Change {
+	live := drift.LiveOf(ctx, w.stage.Target(), answer)
 	gvk := object.Desired().GroupVersionKind()
 	key := object.Key()
 	return Change{

@@ -27,6 +27,13 @@ type Reader interface {
 	// List visits every object of a kind that the options select.
 	List(ctx context.Context, gvk schema.GroupVersionKind, options tenant.ListOptions,
 		visit func(*unstructured.Unstructured)) error
+	StatusReader
+}
+
+// StatusReader knows kinds.
+type StatusReader interface {
+	// HasStatus is true when objects of the kind have a status of their own, or when that cannot be told.
+	HasStatus(ctx context.Context, gvk schema.GroupVersionKind) bool
 }
 
 // Live is what is kept of a live object: a spec is not.
@@ -42,15 +49,19 @@ type Live struct {
 // Snapshot maps the observed keys that exist to what was seen of them.
 type Snapshot map[inventory.Key]Live
 
-// LiveOf is what a Snapshot keeps of an object.
-func LiveOf(obj *unstructured.Unstructured) Live {
+// LiveOf is what a Snapshot keeps of an object. Only a kind that has a status can be waited for to get one.
+func LiveOf(ctx context.Context, reader StatusReader, obj *unstructured.Unstructured) Live {
+	seen := health.Of(obj)
+	if seen.Verdict == health.Silent && !reader.HasStatus(ctx, obj.GroupVersionKind()) {
+		seen = health.Result{}
+	}
 	return Live{
 		UID:             obj.GetUID(),
 		ResourceVersion: obj.GetResourceVersion(),
 		Generation:      obj.GetGeneration(),
 		Labels:          obj.GetLabels(),
 		Annotations:     obj.GetAnnotations(),
-		Health:          health.Of(obj),
+		Health:          seen,
 	}
 }
 
@@ -108,7 +119,7 @@ func observeGroup(ctx context.Context, reader Reader, selector labels.Selector, 
 		}
 		if missing[key] {
 			obj.SetGroupVersionKind(wanted.gvk)
-			into[key] = LiveOf(obj)
+			into[key] = LiveOf(ctx, reader, obj)
 			delete(missing, key)
 		}
 	})
@@ -131,7 +142,7 @@ func fetchMissing(ctx context.Context, reader Reader, wanted group, missing map[
 		case err != nil:
 			return err
 		}
-		into[key] = LiveOf(obj)
+		into[key] = LiveOf(ctx, reader, obj)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,13 +25,34 @@ const (
 	Progressing
 	// Failed: its controller says that it will not get there.
 	Failed
+	// Silent: it is a custom resource without a status. Either its controller has not looked at it yet, or nobody ever
+	// will; see Result.At.
+	Silent
 )
+
+// grace is how long after its creation a Silent object counts as Progressing.
+const grace = 30 * time.Second
 
 // Result is the health of one object.
 type Result struct {
 	Verdict Verdict
 	// Message says what the object waits for or why it failed; empty when healthy.
 	Message string
+	// created is when a Silent object was created.
+	created time.Time
+}
+
+// At is the result at a moment: a Silent object is Progressing for thirty seconds after its creation, so that its
+// controller has the time to begin, and then healthy.
+func (r Result) At(now time.Time) Result {
+	switch {
+	case r.Verdict != Silent:
+		return r
+	case now.Sub(r.created) < grace:
+		return Result{Verdict: Progressing, Message: "has no status yet"}
+	default:
+		return Result{}
+	}
 }
 
 // existence lists the kinds whose health is that they exist: for these a LIST of metadata is enough.
@@ -70,6 +92,9 @@ func Of(obj *unstructured.Unstructured) Result {
 	if isJob(obj) {
 		return ofJob(obj)
 	}
+	if silent(obj) {
+		return Result{Verdict: Silent, created: obj.GetCreationTimestamp().Time}
+	}
 	computed, err := status.Compute(obj)
 	if err != nil {
 		return Result{Verdict: Progressing, Message: "has a status that cannot be read: " + err.Error()}
@@ -82,6 +107,17 @@ func Of(obj *unstructured.Unstructured) Result {
 	default:
 		return Result{Verdict: Progressing, Message: cmp.Or(computed.Message, "is "+string(computed.Status))}
 	}
+}
+
+// silent is true for a custom resource that nobody has written a status of. Kinds of Kubernetes itself are none: what they
+// mean by an empty status is known.
+func silent(obj *unstructured.Unstructured) bool {
+	group := obj.GroupVersionKind().Group
+	if !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {
+		return false
+	}
+	status, _, err := unstructured.NestedMap(obj.Object, "status")
+	return err == nil && len(status) == 0
 }
 
 func isJob(obj *unstructured.Unstructured) bool {

@@ -3,8 +3,10 @@ package health
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -72,6 +74,39 @@ status: {observedGeneration: 1, conditions: [{type: Ready, status: "False", reas
 			}
 			if (got.Message == "") != (tc.want == Healthy) {
 				t.Errorf("message is %q", got.Message)
+			}
+		})
+	}
+}
+
+// T-35: a custom resource that nobody has written a status of is given time, and then taken as it is.
+func TestSilenceIsGivenTime(t *testing.T) {
+	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	cases := map[string]struct {
+		apiVersion, kind string
+		status           map[string]any
+		after            time.Duration
+		want             Verdict
+	}{
+		"just created":               {apiVersion: "example.com/v1", kind: "Thing", want: Progressing},
+		"with an empty status":       {apiVersion: "example.com/v1", kind: "Thing", status: map[string]any{}, want: Progressing},
+		"nearly over":                {apiVersion: "example.com/v1", kind: "Thing", after: grace - 1, want: Progressing},
+		"over":                       {apiVersion: "example.com/v1", kind: "Thing", after: grace, want: Healthy},
+		"it says something":          {apiVersion: "example.com/v1", kind: "Thing", status: map[string]any{"a": "b"}, want: Healthy},
+		"a kind of Kubernetes":       {apiVersion: "batch/v1", kind: "CronJob", want: Healthy},
+		"another kind of Kubernetes": {apiVersion: "storage.k8s.io/v1", kind: "CSIDriver", want: Healthy},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			obj := &unstructured.Unstructured{}
+			obj.SetAPIVersion(tc.apiVersion)
+			obj.SetKind(tc.kind)
+			obj.SetCreationTimestamp(metav1.NewTime(created))
+			if tc.status != nil {
+				obj.Object["status"] = tc.status
+			}
+			if got := Of(obj).At(created.Add(tc.after)); got.Verdict != tc.want {
+				t.Errorf("got %+v, want verdict %d", got, tc.want)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func check(ctx context.Context, in Input, stage ClearedStage, object *Object) er
 	case drift.Missing:
 		// A dry-run that would create has no resourceVersion; one that has it found an object that no inventory names.
 		if answer.GetResourceVersion() != "" {
-			live := drift.LiveOf(answer)
+			live := drift.LiveOf(ctx, stage.target, answer)
 			object.live, object.state = &live, drift.Changed
 		}
 	case drift.Suspect:
@@ -67,7 +67,7 @@ func check(ctx context.Context, in Input, stage ClearedStage, object *Object) er
 			return err
 		}
 		if drift.Same(live, answer) {
-			seen := drift.LiveOf(live)
+			seen := drift.LiveOf(ctx, stage.target, live)
 			object.live, object.state, object.verified = &seen, drift.Unchanged, true
 		}
 	}

@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -28,6 +29,11 @@ func Look(ctx context.Context, stage ClearedStage, selector labels.Selector, ent
 		}
 	}
 	return results, nil
+}
+
+// Health is the health of an object that was read from the stage's target.
+func Health(ctx context.Context, stage ClearedStage, obj *unstructured.Unstructured) health.Result {
+	return drift.LiveOf(ctx, stage.target, obj).Health
 }
 
 // CannotAsk is the *failure.Error for a target that gives no answer.

@@ -60,7 +60,7 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 			return err
 		}
 	}
-	stage.judge()
+	stage.judge(r.options.Clock.Now())
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (s *stage) lookAt(ctx context.Context, check *checkResult) error {
 	case err != nil:
 		return preflight.CannotAsk(s.cleared, err)
 	default:
-		check.result = health.Of(obj)
+		check.result = preflight.Health(ctx, s.cleared, obj)
 	}
 	return nil
 }

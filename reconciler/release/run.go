@@ -87,27 +87,28 @@ func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v
 			}
 			next.results[object.Key()] = object.Health()
 		}
-		next.judge()
+		next.judge(options.Clock.Now())
 		run.stages = append(run.stages, next)
 	}
 	return run
 }
 
 // judge derives the stage's health from the results of its objects and checks.
-func (s *stage) judge() {
+func (s *stage) judge(now time.Time) {
 	s.state.Health, s.state.Barrier = health.Report{}, health.Report{}
 	for _, object := range s.cleared.Objects() {
 		result, known := s.results[object.Key()]
 		if !known {
 			continue
 		}
+		result = result.At(now)
 		s.state.Health.Add(object.Key(), result)
 		if object.Key().Kind == "CustomResourceDefinition" {
 			s.state.Barrier.Add(object.Key(), result)
 		}
 	}
 	for _, check := range s.checks {
-		s.state.Health.Add(check.key, check.result)
+		s.state.Health.Add(check.key, check.result.At(now))
 	}
 }
 

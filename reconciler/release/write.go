@@ -30,7 +30,7 @@ func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
 		record.Entries[change.Key] = change.Entry
 	}
 	stage.state.Remaining = set.Remaining
-	stage.judge()
+	stage.judge(r.options.Clock.Now())
 	if err := book.Save(ctx, record); err != nil {
 		return err
 	}

@@ -148,6 +148,12 @@ func (c *Client) Delete(
 	return left.Kind == "Status" && left.Status == metav1.StatusSuccess, nil
 }
 
+// HasStatus says whether objects of the kind have the subresource status. It is true when the cluster cannot be asked.
+func (c *Client) HasStatus(ctx context.Context, gvk schema.GroupVersionKind) bool {
+	found, err := c.cluster.kinds.get(ctx, c, gvk)
+	return err != nil || found.status
+}
+
 // Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.
 func (c *Client) Scope(ctx context.Context, kind schema.GroupKind) (namespaced, known bool, err error) {
 	found, _, err := c.cluster.kinds.any(ctx, c, kind)

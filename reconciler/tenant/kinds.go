@@ -31,6 +31,8 @@ const (
 type kind struct {
 	plural     string
 	namespaced bool
+	// status is true when objects have the subresource status.
+	status bool
 }
 
 // discovered is the answer for one group ("/apis/apps": versions) or one version of it ("/apis/apps/v1": kinds). Immutable
@@ -173,6 +175,13 @@ func (d *discovered) read(body []byte) error {
 		_, known := d.kinds[resource.Kind]
 		if !known && segments(resource.Name) {
 			d.kinds[resource.Kind] = kind{plural: resource.Name, namespaced: resource.Namespaced}
+		}
+	}
+	for _, resource := range answer.Resources {
+		known := d.kinds[resource.Kind]
+		if resource.Name == known.plural+"/status" {
+			known.status = true
+			d.kinds[resource.Kind] = known
 		}
 	}
 	return nil
