@@ -16,12 +16,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Cluster is a Kubernetes API that tests may fill as they like, in namespaces of their own.
@@ -85,7 +83,6 @@ func Run(m *testing.M, opts ...Option) int {
 	for _, option := range opts {
 		option(&shared.options)
 	}
-	log.SetLogger(logr.Discard()) // what clients would log is in the tests' own failures
 	code := m.Run()
 	if shared.cluster == nil {
 		return code
