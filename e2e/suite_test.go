@@ -19,12 +19,10 @@ import (
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/stageset/stageset/api/crds"
@@ -37,7 +35,6 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // what clients would log is in the tests' own failures
-	log.SetLogger(logr.Discard()) // of the tests' own clients
 	os.Exit(cluster.Run(m, cluster.WithNodes(), cluster.AtEnd(endScopes)))
 }
 
