@@ -182,7 +182,7 @@ func (l *lives) die(t *testing.T, n *tenant, at moment, begin func()) {
 	t.Helper()
 	killed := l.relay.kill(l.now, n.namespace, at)
 	begin()
-	cluster.Eventually(t, func(context.Context) error {
+	n.WaitFor(t, n.ref("app"), func(*unstructured.Unstructured) error {
 		select {
 		case <-killed:
 			return nil

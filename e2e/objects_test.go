@@ -234,25 +234,18 @@ spec:
   validationActions: [Deny]
   matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}}`,
 		name, n.namespace, rule.operation, rule.only, rule.allow, refusal))
-	remove := func(ctx context.Context) error {
-		for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"} {
-			ref := cluster.Ref("admissionregistration.k8s.io/v1", kind, "", name)
-			if err := n.Client.Delete(ctx, ref); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-		}
-		return nil
+	kinds := []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"}
+	for _, kind := range kinds {
+		n.deleteAfter(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", name))
 	}
-	t.Cleanup(func() {
-		if err := remove(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
 	n.awaitRestriction(t, rule, true)
 	return func() {
 		t.Helper()
-		if err := remove(t.Context()); err != nil {
-			t.Fatal(err)
+		for _, kind := range kinds {
+			ref := cluster.Ref("admissionregistration.k8s.io/v1", kind, "", name)
+			if err := n.Client.Delete(t.Context(), ref); err != nil {
+				t.Fatal(err)
+			}
 		}
 		n.awaitRestriction(t, rule, false)
 	}

@@ -70,12 +70,7 @@ spec:
   storageClassName: ""
   hostPath: {path: /nowhere}
   claimRef: {namespace: %[1]s, name: data}`, n.namespace))
-	volume := cluster.Ref("v1", "PersistentVolume", "", n.namespace)
-	t.Cleanup(func() {
-		if err := n.Client.Delete(context.Background(), volume); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	})
+	n.deleteAfter(t, cluster.Ref("v1", "PersistentVolume", "", n.namespace))
 	claim := fmt.Sprintf(`apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
@@ -371,11 +366,7 @@ spec:
 	}
 	definition(true)
 	crd := cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets."+group)
-	t.Cleanup(func() {
-		if err := n.Client.Delete(context.Background(), crd); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	})
+	n.deleteAfter(t, crd)
 	n.WaitFor(t, crd, cluster.Condition("Established", "True"))
 	n.Apply(t, fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1

@@ -72,6 +72,9 @@ func controllerManagerCommand(d *directory) []string {
 		// The default of 20 a second makes a start wait for seconds, and a test for Pods.
 		"--kube-api-qps=1000",
 		"--kube-api-burst=1000",
+		// Nodes that pretend send no heartbeats. After the default of 50 s each would be lost for a moment, and every Pod that
+		// runs then would be marked as not ready, which KWOK does not mend.
+		"--node-monitor-grace-period=24h",
 	}
 }
 
