@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -127,13 +128,9 @@ func TestDeletionPolicyOrphanStopsADeletion(t *testing.T) {
 	n.unchanged(t, n.configMap("a"), a)
 }
 
-// T-02: an account, its role and its binding that the release itself applied go last, so that nothing is forbidden on the
-// way and nothing is left.
-func TestAccountOfTheReleaseItselfGoesLast(t *testing.T) {
-	n := shared(t).bareTenant(t)
-	n.account(t, "installer", "admin")
-	identity := `
-apiVersion: v1
+// ownIdentity is an account, with a role and a binding, for a release to bring itself.
+func (n *tenant) ownIdentity() (manifest string, refs []*unstructured.Unstructured) {
+	manifest = `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: ` + deployer + `}
 ---
@@ -148,29 +145,48 @@ metadata: {name: own}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: own}
 subjects: [{kind: ServiceAccount, name: ` + deployer + `, namespace: ` + n.namespace + `}]
 `
-	revision := n.source(t, "app", map[string]string{"all.yaml": documents(strings.TrimPrefix(identity, "\n"),
-		configMap("a", "1"), configMap("b", "1"), configMap("c", "1"))})
+	return manifest, []*unstructured.Unstructured{
+		cluster.Ref("rbac.authorization.k8s.io/v1", "Role", n.namespace, "own"),
+		cluster.Ref("rbac.authorization.k8s.io/v1", "RoleBinding", n.namespace, "own"),
+		cluster.Ref("v1", "ServiceAccount", n.namespace, deployer),
+	}
+}
+
+// T-02: an account, its role and its binding that the release itself applied go last, and not before everything else is
+// really gone, however long that takes; nothing is forbidden on the way and nothing is left.
+func TestAccountOfTheReleaseItselfGoesLast(t *testing.T) {
+	n := shared(t).bareTenant(t)
 	n.account(t, deployer, "admin")
-	n.stageSet(t, "app", oneStage("app"))
+	manifest, identity := n.ownIdentity()
+	revision := n.source(t, "app", map[string]string{
+		"one/all.yaml": documents(manifest, configMap("a", "1"), configMap("b", "1")), "two/c.yaml": configMap("held", "1"),
+	})
+	n.stageSet(t, "app", "timeout: 1s"+twoStages("app"))
 	n.waitReady(t, "app", "app", revision)
+	n.hold(t, n.configMap("held"))
 
 	mark := n.Audit(t)
 	n.delete(t, "app")
+	n.WaitGone(t, n.configMap("a")) // stage two is overdue
+	n.request(t, "app", "look")
+	n.wait(t, "app", handled("look"), cluster.Condition(v1.ConditionReady, "False", v1.ReasonTerminating))
+	for _, ref := range identity {
+		n.unchanged(t, ref, n.uid(t, ref))
+	}
+	n.release(t, n.configMap("held"))
 	n.gone(t, "app")
-	n.absent(t, n.configMap("a"), n.configMap("b"), n.configMap("c"), cluster.Ref("v1", "ServiceAccount", n.namespace, deployer),
-		cluster.Ref("rbac.authorization.k8s.io/v1", "Role", n.namespace, "own"),
-		cluster.Ref("rbac.authorization.k8s.io/v1", "RoleBinding", n.namespace, "own"))
+	n.absent(t, append(identity, n.configMap("a"), n.configMap("b"), n.configMap("held"))...)
 	for _, event := range mark.Since(t, n.by(deployer)) {
-		if event.Code == 403 {
+		if event.Code == http.StatusForbidden {
 			t.Errorf("forbidden: %s", event)
 		}
 	}
-	deleted := n.deleted(t, mark, deployer)
-	if len(deleted) != 6 {
-		t.Fatalf("deletes %v, want six", deleted)
+	order := n.deleted(t, mark, deployer)
+	if len(order) != 6 {
+		t.Fatalf("deletes %v, want six", order)
 	}
 	last := []string{"roles/own", "rolebindings/own", "serviceaccounts/" + deployer}
-	if diff := cmp.Diff(last, deleted[3:]); diff != "" {
+	if diff := cmp.Diff(last, order[3:]); diff != "" {
 		t.Errorf("the last deletes (-want +got):\n%s", diff)
 	}
 	if log := n.log(); strings.Contains(log, "leaves behind") {
