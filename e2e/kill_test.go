@@ -135,6 +135,24 @@ func TestObjectMadeByAKilledReconcilerIsDeletedWhenItLeft(t *testing.T) {
 	})
 }
 
+// I3: a stage whose account changes is recorded under the new one before it is no longer recorded under the old one.
+func TestKilledReconcilerForgetsNothingOfAnAccountThatChanged(t *testing.T) {
+	s := setup(t)
+	lives := s.lives(t)
+	n := s.tenant(t)
+	n.account(t, "successor", "edit")
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.stageSet(t, "app", oneStage("app"))
+	n.waitReady(t, "app", "app", revision)
+	lives.die(t, n, moment{write: "delete stageinventories", stored: true}, func() {
+		n.patch(t, n.ref("app"), `{"spec":{"serviceAccountName":"successor"}}`)
+	})
+	n.delete(t, "app")
+	lives.begin()
+	n.gone(t, "app")
+	n.absent(t, n.configMap("a"))
+}
+
 // lives are reconcilers that follow one another, each until it is killed.
 type lives struct {
 	t       testing.TB // the test that they all live in

@@ -67,7 +67,8 @@ func (r *Run) Desired() map[inventory.Key]bool {
 }
 
 // Settle brings the inventories to what is: each stage's own objects, and of everything else what is in unseen, because
-// it was not yet seen gone. Records that hold nothing any more are removed. What is already stored costs no request.
+// it was not yet seen gone. Records that hold nothing any more are removed, after the others are saved: an object whose
+// stage has changed its account is recorded twice rather than not at all. What is already stored costs no request.
 func (r *Run) Settle(ctx context.Context, book *store.Book, unseen map[inventory.Key]bool) error {
 	current := map[inventory.ID]bool{}
 	owner := map[inventory.Key]inventory.ID{}
@@ -77,34 +78,29 @@ func (r *Run) Settle(ctx context.Context, book *store.Book, unseen map[inventory
 			owner[object.Key()] = stage.Record
 		}
 	}
-	for _, record := range inventory.Shrink(book.Records(), owner, unseen) {
-		if !current[record.ID()] {
-			if err := settleFormer(ctx, book, record); err != nil {
-				return err
-			}
-		}
-	}
 	for _, stage := range r.stages {
 		record := inventory.Shrink([]inventory.Record{book.Record(stage.Record)}, owner, unseen)[0]
 		record = r.header(record, stage).Ahead(nil)
 		for _, entry := range r.entriesOf(stage) {
 			record.Entries[inventory.EntryKey(entry)] = entry
 		}
-		if len(record.Entries) == 0 {
-			if err := book.Drop(ctx, record.ID()); err != nil {
-				return err
-			}
+		if err := saveOrDrop(ctx, book, record); err != nil {
+			return err
+		}
+	}
+	for _, record := range inventory.Shrink(book.Records(), owner, unseen) {
+		if current[record.ID()] {
 			continue
 		}
-		if err := book.Save(ctx, record); err != nil {
+		if err := saveOrDrop(ctx, book, record); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settleFormer saves or removes the record of a stage or account that the StageSet no longer has.
-func settleFormer(ctx context.Context, book *store.Book, record inventory.Record) error {
+// saveOrDrop saves a record, or removes it when it holds nothing.
+func saveOrDrop(ctx context.Context, book *store.Book, record inventory.Record) error {
 	if len(record.Entries) == 0 {
 		return book.Drop(ctx, record.ID())
 	}
