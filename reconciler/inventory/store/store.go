@@ -158,7 +158,7 @@ func (b *Book) Save(ctx context.Context, record inventory.Record) error {
 
 func (b *Book) saveShard(ctx context.Context, wanted *v1.StageInventory) error {
 	stored, exists := b.shards[wanted.Name]
-	if exists && equality.Semantic.DeepEqual(stored.Spec, wanted.Spec) {
+	if exists && equality.Semantic.DeepEqual(stored.Spec, wanted.Spec) && protected(stored, wanted) {
 		return nil
 	}
 	if exists && idOf(stored) != idOf(wanted) {
@@ -168,7 +168,10 @@ func (b *Book) saveShard(ctx context.Context, wanted *v1.StageInventory) error {
 	var err error
 	if exists {
 		updated := stored.DeepCopy()
-		updated.Spec = wanted.Spec
+		updated.Spec, updated.OwnerReferences = wanted.Spec, wanted.OwnerReferences
+		if updated.DeletionTimestamp.IsZero() {
+			controllerutil.AddFinalizer(updated, v1.InventoryFinalizer)
+		}
 		wanted = updated
 		err = b.store.client.Update(ctx, wanted)
 	} else {
@@ -181,6 +184,13 @@ func (b *Book) saveShard(ctx context.Context, wanted *v1.StageInventory) error {
 	b.shards[wanted.Name] = wanted
 	b.store.remember(wanted)
 	return nil
+}
+
+// protected is true when a stored shard cannot vanish while it is needed: it has our finalizer, which a crash in the midst of
+// Drop may have taken, and the owner that it should have, which a restored backup may not.
+func protected(stored, wanted *v1.StageInventory) bool {
+	kept := controllerutil.ContainsFinalizer(stored, v1.InventoryFinalizer) || !stored.DeletionTimestamp.IsZero()
+	return kept && equality.Semantic.DeepEqual(stored.OwnerReferences, wanted.OwnerReferences)
 }
 
 // Drop removes a record: its finalizer first, then the objects.

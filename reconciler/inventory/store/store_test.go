@@ -134,6 +134,47 @@ func TestSaveOfWhatIsStoredWritesNothing(t *testing.T) {
 	}
 }
 
+// A crash between the two steps of Drop, or a restored backup, leaves an inventory that the garbage collector may remove
+// before the teardown that needs it.
+func TestSaveProtectsWhatIsStored(t *testing.T) {
+	for name, damage := range map[string]func(*v1.StageInventory){
+		"no finalizer":   func(shard *v1.StageInventory) { shard.Finalizers = nil },
+		"a former owner": func(shard *v1.StageInventory) { shard.OwnerReferences[0].UID = "former" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			lag := newLagging(t)
+			save(t, open(t, New(lag)), record("a"))
+			intact := only(t, lag)
+			damaged := intact.DeepCopy()
+			damage(damaged)
+			if err := lag.Update(t.Context(), damaged); err != nil {
+				t.Fatal(err)
+			}
+			save(t, open(t, New(lag)), record("a"))
+			got := only(t, lag)
+			if diff := cmp.Diff(intact.Finalizers, got.Finalizers); diff != "" {
+				t.Errorf("finalizers (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(intact.OwnerReferences, got.OwnerReferences); diff != "" {
+				t.Errorf("owners (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// only is the one inventory that is stored.
+func only(t *testing.T, stored client.Reader) *v1.StageInventory {
+	t.Helper()
+	var list v1.StageInventoryList
+	if err := stored.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		t.Fatalf("%d inventories, want one", len(list.Items))
+	}
+	return &list.Items[0]
+}
+
 func TestAConflictIsAnErrorAndForgotten(t *testing.T) {
 	lag := newLagging(t)
 	store := New(lag)
