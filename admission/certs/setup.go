@@ -37,7 +37,7 @@ func (k *Keyring) setupSecret(mgr manager.Manager) error {
 	if err := os.WriteFile(filepath.Join(k.options.Scratch, keyCertificate), nil, 0o600); err != nil {
 		return fmt.Errorf("setting up the certificate rotator: %w", err)
 	}
-	err := rotator.AddRotator(mgr, &rotator.CertRotator{
+	err := rotator.AddRotator(patientManager{mgr}, &rotator.CertRotator{
 		SecretKey:      k.options.Secret,
 		CertDir:        k.options.Scratch,
 		CAName:         "stageset-admission-ca",
