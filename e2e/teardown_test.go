@@ -77,9 +77,14 @@ func TestStageThatDoesNotGoHoldsTheOthersForItsTimeoutOnly(t *testing.T) {
 	n.delete(t, "app")
 	n.WaitGone(t, n.configMap("one"))
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonTerminating))
-	if diff := cmp.Diff([]string{"two as deployer: ConfigMap two"}, n.inventory(t, "app")); diff != "" {
-		t.Errorf("inventory (-want +got):\n%s", diff)
-	}
+	// The object is gone before the inventory says so.
+	cluster.Eventually(t, func(ctx context.Context) error {
+		recorded, err := n.recorded(ctx, "app")
+		if diff := cmp.Diff([]string{"two as deployer: ConfigMap two"}, recorded); err == nil && diff != "" {
+			return fmt.Errorf("inventory (-want +got):\n%s", diff)
+		}
+		return err
+	})
 	n.release(t, n.configMap("two"))
 	n.gone(t, "app")
 }
@@ -255,8 +260,8 @@ rules: [{apiGroups: [""], resources: [configmaps], verbs: [%s]}]`, n.namespace, 
 	n.delete(t, "app")
 	message := n.waitRefused(t, "app", v1.ReasonPermissionsMissing)
 	for _, name := range []string{"a", "b"} { // all stages are tried
-		want := fmt.Sprintf(`ConfigMap %[1]s/%[2]s: configmaps "%[2]s" is forbidden: User "system:serviceaccount:%[1]s:%[3]s" cannot delete`,
-			n.namespace, name, deployer)
+		want := fmt.Sprintf(`ConfigMap %[1]s/%[2]s: configmaps "%[2]s" is forbidden: `+
+			`User "system:serviceaccount:%[1]s:%[3]s" cannot delete`, n.namespace, name, deployer)
 		if !strings.Contains(message, want) {
 			t.Errorf("message %q does not contain %q", message, want)
 		}
@@ -332,6 +337,7 @@ func TestDeletedNamespaceDoesNotHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.WaitGone(t, namespace) // within a minute
-	n.waitEventOnNamespace(t, "Warning", "Orphaned", "because its namespace is being deleted: ConfigMap "+other.namespace+"/elsewhere")
+	n.waitEventOnNamespace(t, "Warning", "Orphaned",
+		"because its namespace is being deleted: ConfigMap "+other.namespace+"/elsewhere")
 	other.unchanged(t, other.configMap("elsewhere"), uid)
 }
