@@ -77,8 +77,9 @@ func TestBombsAreRefusedInLittleMemory(t *testing.T) {
 	if peak > maxMemory {
 		t.Errorf("want at most %d MiB", maxMemory/mebi)
 	}
-	revision := n.source(t, "app", map[string]string{"one/config.yaml": configMap("settings", "2"), "two/config.yaml": configMap("more", "1")})
-	n.waitReady(t, "app", "app", revision)
+	n.waitReady(t, "app", "app", n.source(t, "app", map[string]string{
+		"one/config.yaml": configMap("settings", "2"), "two/config.yaml": configMap("more", "1"),
+	}))
 }
 
 // zeros is a reader of that many bytes.
@@ -144,7 +145,8 @@ func TestLoopbackIsRefusedUnlessAllowed(t *testing.T) {
 	options.Args = slices.DeleteFunc(options.Args, func(arg string) bool { return strings.HasPrefix(arg, "--dial-allow") })
 	process.Start(t, options)
 	n := s.tenant(t)
-	artifact := n.Artifacts.Put("gitrepository", n.namespace, "app", artifacts.TarGz(t, map[string]string{"a.yaml": configMap("a", "1")}))
+	archive := artifacts.TarGz(t, map[string]string{"a.yaml": configMap("a", "1")})
+	artifact := n.Artifacts.Put("gitrepository", n.namespace, "app", archive)
 	publish(t, s.Cluster, n.namespace, "app", artifact)
 	n.stageSet(t, "app", oneStage("app"))
 	message := n.waitRefused(t, "app", v1.ReasonArtifactFailed)

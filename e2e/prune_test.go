@@ -219,7 +219,8 @@ func TestDeniedDeleteIsTriedUntilItPasses(t *testing.T) {
 	n.stageSet(t, "app", "retryInterval: 1s"+oneStage("app"))
 	n.waitReady(t, "app", "app", first)
 	lift := n.restrict(t, restriction{
-		operation: "DELETE", only: "request.name.startsWith('denied-')", allow: "false", probe: probeDelete(n.configMap("denied-1")),
+		operation: "DELETE", only: "request.name.startsWith('denied-')", allow: "false",
+		probe: probeDelete(n.configMap("denied-1")),
 	})
 
 	second := n.source(t, "app", map[string]string{"all.yaml": configMap("stays", "1")})
@@ -276,7 +277,7 @@ func TestObjectsOfAFailedApplyAreDeletedWhenTheyLeave(t *testing.T) {
 func TestObjectThatWasNeverAdoptedIsNotDeleted(t *testing.T) {
 	n := shared(t).tenant(t)
 	n.refuseToMake(t)
-	n.Apply(t, "{apiVersion: v1, kind: Service, metadata: {name: theirs, namespace: "+n.namespace+"}, spec: {ports: [{port: 1}]}}")
+	n.Apply(t, objectYAML(t, "v1", "Service", n.namespace, "theirs", "{ports: [{port: 1}]}"))
 	theirs := cluster.Ref("v1", "Service", n.namespace, "theirs")
 	uid := n.uid(t, theirs)
 	n.source(t, "app", map[string]string{
@@ -350,8 +351,8 @@ func TestObjectOfAVersionThatIsNoLongerServedIsDeleted(t *testing.T) {
 	n := shared(t).tenant(t)
 	group := n.namespace + ".e2e.metio.wtf"
 	definition := func(oldServed bool) {
-		version := "{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object," +
-			" x-kubernetes-preserve-unknown-fields: true}}}}}"
+		version := "{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, properties: {spec: " +
+			"{type: object, x-kubernetes-preserve-unknown-fields: true}}}}}"
 		n.Apply(t, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

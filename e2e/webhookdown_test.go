@@ -18,7 +18,8 @@ import (
 func (n *tenant) webhooksDown(t testing.TB) {
 	t.Helper()
 	name := "down-" + n.namespace
-	webhooks := strings.ReplaceAll(chartFile(t, "admission-webhooks.yaml"), "\n  name: stageset-admission\n", "\n  name: "+name+"\n")
+	webhooks := chartFile(t, "admission-webhooks.yaml")
+	webhooks = strings.ReplaceAll(webhooks, "\n  name: stageset-admission\n", "\n  name: "+name+"\n")
 	webhooks = webhookService.ReplaceAllString(webhooks, fmt.Sprintf("url: https://localhost:%d$1", process.FreePort(t)))
 	const anchor = "\n  sideEffects: None\n"
 	n.Apply(t, strings.ReplaceAll(webhooks, anchor, anchor+
@@ -41,7 +42,8 @@ func (n *tenant) webhooksDown(t testing.TB) {
 func TestReconcilerDoesNotNeedTheWebhook(t *testing.T) {
 	n := shared(t).tenant(t)
 	n.source(t, "app", map[string]string{
-		"one/web.yaml": heldDeployment("web", "1"), "two/config.yaml": documents(configMap("leaves", "1"), configMap("stays", "1")),
+		"one/web.yaml":    heldDeployment("web", "1"),
+		"two/config.yaml": documents(configMap("leaves", "1"), configMap("stays", "1")),
 	})
 	n.stageSet(t, "app", twoStages("app"))
 	n.wait(t, "app", phase("one", v1.StageVerifying))
