@@ -14,11 +14,20 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	memos map[types.NamespacedName]*memo
+	// held is the size of all runs that are kept.
+	held int64
 }
+
+// maxHeld bounds the rendered objects of all runs that wait, in bytes as JSON; in memory they take several times that. A run
+// above it is not kept: each look at it costs a whole pass then, and nothing is lost.
+const maxHeld = 16 << 20
 
 // memo is the memory of one StageSet. The queue never runs two passes of one StageSet at once, so it needs no lock.
 type memo struct {
+	all *memory
 	uid types.UID
+	// size is what the run counts in all.held.
+	size int64
 	// run is a run that waits, and identity what it is a run of.
 	run      *release.Run
 	identity string
@@ -39,7 +48,10 @@ func (m *memory) of(name types.NamespacedName, uid types.UID) *memo {
 	}
 	known := m.memos[name]
 	if known == nil || known.uid != uid {
-		known = &memo{uid: uid}
+		if known != nil {
+			m.held -= known.size
+		}
+		known = &memo{all: m, uid: uid}
 		m.memos[name] = known
 	}
 	return known
@@ -48,13 +60,39 @@ func (m *memory) of(name types.NamespacedName, uid types.UID) *memo {
 func (m *memory) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if known := m.memos[name]; known != nil {
+		m.held -= known.size
+	}
 	delete(m.memos, name)
 }
 
-// keep remembers a run that waits.
-func (m *memo) keep(run *release.Run, of candidate) {
-	m.run, m.identity, m.review = run, of.identity, of.review
+// resume is the candidate that a pass goes on with: where the kept run is one of it, with the review that saw the run's
+// objects. A run of something else is forgotten.
+func (m *memo) resume(next candidate) candidate {
+	if m.run == nil || m.identity != next.identity {
+		m.drop()
+		return next
+	}
+	next.review = m.review
+	return next
+}
+
+// keep remembers a run that waits, if all that wait fit into memory.
+func (m *memo) keep(run *release.Run, of candidate, size int64) {
+	m.drop()
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	if m.all.held+size > maxHeld {
+		return
+	}
+	m.all.held += size
+	m.size, m.run, m.identity, m.review = size, run, of.identity, of.review
 }
 
 // drop forgets the run.
-func (m *memo) drop() { m.run, m.identity, m.review = nil, "", nil }
+func (m *memo) drop() {
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	m.all.held -= m.size
+	m.size, m.run, m.identity, m.review = 0, nil, "", nil
+}

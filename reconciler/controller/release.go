@@ -41,16 +41,17 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 		snap.memo.drop()
 		return failed(err)
 	}
-	ended := r.advance(ctx, snap, candidate{
+	next := snap.memo.resume(candidate{
 		set: set, review: review, pinned: pinned,
 		identity: strings.Join([]string{
 			strconv.FormatInt(set.Generation, 10), set.Annotations[v1.AnnotationRequestedAt], review.Identity(), pinned.Identity(),
 		}, " "),
 	})
+	ended := r.advance(ctx, snap, next)
 	ended.Revisions = pinned.Revisions()
 	if ended.Kind == status.Succeeded {
 		ended.Message += " at " + status.Short(ended.Revisions)
-		if warnings := review.Warnings(); warnings != "" {
+		if warnings := next.review.Warnings(); warnings != "" {
 			ended.Message += "; policies warn: " + warnings
 		}
 	}
@@ -66,10 +67,10 @@ func failed(err error) outcome {
 	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
 }
 
-// advance begins or resumes a run and carries it as far as it goes.
+// advance begins a run, or goes on with the one that is kept, and carries it as far as it goes.
 func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate) outcome {
 	run := snap.memo.run
-	if run == nil || snap.memo.identity != next.identity {
+	if run == nil {
 		var err error
 		if run, err = r.begin(ctx, snap, next); err != nil {
 			snap.memo.drop()
@@ -89,11 +90,11 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 		ended.Kind, ended.Failure = status.Failed, failure.NewStalled(v1.ReasonHealthCheckFailed,
 			"stage %s: %s", progress.Name, progress.Health.FailedMessage()).InStage(progress.Name)
 	case progress.Held():
-		snap.memo.keep(run, next)
+		snap.memo.keep(run, next, run.Size())
 		ended.Kind, ended.Failure = status.Failed, failure.NewWaiting(v1.ReasonHealthCheckTimedOut, progress.Pause,
 			"stage %s is not healthy within its timeout: %s", progress.Name, progress.Health.ProgressingMessage()).InStage(progress.Name)
 	case !progress.Done():
-		snap.memo.keep(run, next)
+		snap.memo.keep(run, next, run.Size())
 		ended.Kind = status.Progressing
 		ended.Message = fmt.Sprintf("stage %s waits for %s", progress.Name, progress.Health.ProgressingMessage())
 	default:

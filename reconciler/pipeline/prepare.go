@@ -42,8 +42,18 @@ func (p *Pipeline) Prepare(
 		Applier:     ownership.Applier{Owner: Owner(set), Claims: p.Claims},
 		Recorded:    Recorded(records),
 		Stages:      stages,
+		Size:        size(built),
 		Concurrency: p.Concurrency,
 	})
+}
+
+// size is the size of all rendered objects.
+func size(built []build.StageManifests) int64 {
+	var total int64
+	for _, stage := range built {
+		total += stage.Size()
+	}
+	return total
 }
 
 // Owner is the StageSet as the owner of what it applies.

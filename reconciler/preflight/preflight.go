@@ -47,6 +47,8 @@ type Input struct {
 	// Recorded are the entries of all the StageSet's inventories.
 	Recorded map[inventory.Key]v1.InventoryEntry
 	Stages   []Stage
+	// Size is the size of all objects, in bytes as JSON.
+	Size int64
 	// Concurrency bounds the dry-runs that are under way at once.
 	Concurrency int
 }
@@ -140,7 +142,11 @@ func (s ClearedStage) Objects() []*Object { return s.objects }
 type Cleared struct {
 	stages  []ClearedStage
 	applier ownership.Applier
+	size    int64
 }
+
+// Size is the size of all objects, in bytes as JSON.
+func (c Cleared) Size() int64 { return c.size }
 
 // Stages are the stages in order.
 func (c Cleared) Stages() []ClearedStage { return c.stages }
@@ -156,7 +162,7 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 	if err := dryRun(ctx, in, stages); err != nil {
 		return Cleared{}, err
 	}
-	return Cleared{stages: stages, applier: in.Applier}, nil
+	return Cleared{stages: stages, applier: in.Applier, size: in.Size}, nil
 }
 
 // observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects.

@@ -9,6 +9,9 @@ import (
 	"github.com/stageset/stageset/reconciler/rollout"
 )
 
+// Size is the size of the run's rendered objects, in bytes as JSON.
+func (r *Run) Size() int64 { return r.cleared.Size() }
+
 // Stages is how many stages the run has.
 func (r *Run) Stages() int { return len(r.stages) }
 
