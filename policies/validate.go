@@ -123,7 +123,10 @@ func (v *verdict) annotate(key, value string) {
 
 // evaluate is what the rules of p that do not hold in scope, and its annotations, say. The labels that q has decide whether
 // p is evaluated at all.
-func (p *policy) evaluate(q question, scope *celenv.Scope) verdict {
+func (p *policy) evaluate(q question, scope *celenv.Scope) (said verdict) {
+	if q.rendersSecret() {
+		defer func() { withhold(said.findings) }()
+	}
 	selected, err := p.match.selects(q)
 	if err != nil {
 		return verdict{findings: []finding{p.failure("matchConstraints", err.Error())}}
@@ -135,8 +138,10 @@ func (p *policy) evaluate(q question, scope *celenv.Scope) verdict {
 	if len(failed) > 0 || !applies {
 		return verdict{findings: failed}
 	}
-	var said verdict
 	for _, r := range p.rules {
+		if q.rendersSecret() {
+			r.messageExpression = nil
+		}
 		if !q.stored || !r.admissionOnly {
 			p.check(r, scope, &said)
 		}

@@ -165,6 +165,37 @@ func TestReviewCollectsEverything(t *testing.T) {
 	}
 }
 
+// A policy may read a rendered Secret, and what CEL or its author says of it may quote a value. No value may get into a
+// status that viewers read.
+func TestNoValueOfASecretIsQuoted(t *testing.T) {
+	const value = "aHVudGVyMi1jYW5hcnk="
+	secret := object("v1", "Secret", "key")
+	secret.Object["data"] = map[string]any{"password": value}
+	expressions := map[string]string{
+		"its author quotes it":          `messageExpression: "'not ' + object.data.password", expression: "false"`,
+		"its author quotes a part":      `messageExpression: "'not ' + object.data.password.substring(0, 4)", expression: "false"`,
+		"an evaluation error quotes it": `expression: "int(object.data.password) > 0"`,
+		"so does one of a missing key":  `expression: "{'a': 1}[object.data.password] > 0"`,
+	}
+	for name, expression := range expressions {
+		t.Run(name, func(t *testing.T) {
+			review := admit(t, compile(t, "metadata: {name: reads}\nspec:\n  target: Manifest\n  validations:\n"+
+				"  - {name: value, message: no, "+expression+"}"), "deployer")
+			review.Manifest(t.Context(), "web", source.Pin{Kind: v1.SourceKindGitRepository, Name: "app"}, "deployer", secret)
+			err := review.Err()
+			if err == nil {
+				t.Fatal("nothing is denied")
+			}
+			if strings.Contains(err.Error(), value[:4]) {
+				t.Errorf("%q quotes the value", err)
+			}
+			if !strings.Contains(err.Error(), "stage web: Secret team-a/key: reads/value: ") {
+				t.Errorf("%q does not name stage, object and rule", err)
+			}
+		})
+	}
+}
+
 func TestAMessageListsTwentyAndCounts(t *testing.T) {
 	review := &Review{}
 	for range maxViolations + 3 {
