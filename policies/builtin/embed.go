@@ -18,13 +18,6 @@ import (
 	"github.com/stageset/stageset/policies"
 )
 
-// The policies that have parameters of the config.
-const (
-	defaultServiceAccount = "default-service-account"
-	authorMayUseAccount   = "author-may-use-service-account"
-	reservedNamespaces    = "reserved-namespaces"
-)
-
 // off are the policies that are off unless the config switches them.
 var off = map[string]bool{"verified-source": true}
 
@@ -63,9 +56,9 @@ func Policies() ([]v1alpha1.StageSetPolicy, error) {
 	return copies, nil
 }
 
-// Compile compiles the built-in policies as config sets them. It is an error if config names a rule that does not exist, or
-// sets one to what it cannot be.
-func Compile(ctx context.Context, config policies.Config) (*policies.Set, error) {
+// Configured are the built-in policies as config sets them: without those that are off, with the actions of the others. The
+// error is as for Compile. Their params are not part of them; see Params.
+func Configured(config policies.Config) ([]v1alpha1.StageSetPolicy, error) {
 	all, err := Policies()
 	if err != nil {
 		return nil, err
@@ -74,28 +67,22 @@ func Compile(ctx context.Context, config policies.Config) (*policies.Set, error)
 	if err != nil {
 		return nil, fmt.Errorf("policy config: %w", err)
 	}
+	return enabled, nil
+}
+
+// Compile compiles the built-in policies as config sets them. It is an error if config names a rule that does not exist, or
+// sets one to what it cannot be.
+func Compile(ctx context.Context, config policies.Config) (*policies.Set, error) {
+	enabled, err := Configured(config)
+	if err != nil {
+		return nil, err
+	}
 	return policies.Compile(ctx, enabled, policies.Options{
 		PlatformNamespaces: config.PlatformNamespaces,
 		ParamResources:     config.ParamResources,
 		BuiltIn:            true,
-		Params: map[string]map[string]any{
-			defaultServiceAccount: {
-				"defaultServiceAccount": config.DefaultServiceAccount,
-				"trustNamespaceKeys":    config.TrustNamespaceKeys,
-			},
-			authorMayUseAccount: {"trustedRequesters": list(config.TrustedRequesters)},
-			reservedNamespaces:  {"reservedNamespaces": list(config.ReservedNamespaces)},
-		},
+		Params:             Params(config),
 	})
-}
-
-// list is names as expressions see it: never null.
-func list(names []string) []any {
-	all := make([]any, 0, len(names))
-	for _, name := range names {
-		all = append(all, name)
-	}
-	return all
 }
 
 // CheckOptions are what is needed to check policies that are stored beside the built-in ones.
