@@ -115,6 +115,6 @@ fuzz: ## Run each fuzz target for a minute
 		echo "$$target"; go test "$${file%/*}" -run '^$$' -fuzz "^$$target\$$" -fuzztime 1m; \
 	done
 
-bench: build $(CLUSTER) bin/source-controller-crds ## Measure policies, their webhook, and 100 StageSets from create to Ready
+bench: build $(CLUSTER) bin/source-controller-crds ## Measure policies, their webhook, and releases of all sizes (half an hour)
 	go test -run '^$$' -bench . ./policies/...
-	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./e2e ./e2e/admission
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e ./e2e/admission

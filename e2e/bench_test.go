@@ -3,14 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -62,14 +59,11 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[3]s}
 subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]
 `
 
-// parallelClients is how many requests of the benchmark's own run at once.
-const parallelClients = 8
-
-// BenchmarkUnits measures N StageSets (one stage, four objects, an account each) from create to all Ready, and a pass of
-// all in which nothing changed. Everything shares the machine with the control plane, so the wall time says little by
-// itself: x-apply is its ratio to a plain client that applies the same objects, one request each, in the same run.
+// BenchmarkUnits measures N StageSets (one stage, four objects, an account each) from create to all Ready, a pass of all in
+// which nothing changed, and their deletion. Everything shares the machine with the control plane, so the wall time says
+// little by itself: x-apply is its ratio to a plain client that applies the same objects, one request each, in the same run.
 func BenchmarkUnits(b *testing.B) {
-	for _, units := range []int{100} {
+	for _, units := range []int{100, 500, 1000} {
 		b.Run(strconv.Itoa(units), func(b *testing.B) {
 			for b.Loop() {
 				benchmarkUnits(b, units)
@@ -81,39 +75,87 @@ func BenchmarkUnits(b *testing.B) {
 func benchmarkUnits(b *testing.B, units int) {
 	c := setup(b).Cluster
 	plain := plainApply(b, c, units)
+	bench := startUnits(b, c, units)
 
-	server := artifacts.Start(b)
-	namespace := c.Namespace(b, "bench")
-	prepareUnits(b, c, server, namespace, units)
-	reconciler := startReconciler(b, c, "127.0.0.1")
-	admin := c.Client(b, v1.AddToScheme)
-
-	idle := usage(b, reconciler)
-	created := measure(b, c, reconciler, func() {
-		inParallel(b, units, func(ctx context.Context, unit int) error {
-			return admin.Create(ctx, unitStageSet(namespace, unit))
-		})
-		waitAll(b, admin, namespace, units, func(set *v1.StageSet) bool {
-			return meta.IsStatusConditionTrue(set.Status.Conditions, v1.ConditionReady)
-		})
-	})
+	created := bench.create(b)
 	b.ReportMetric(created.wall.Seconds(), "create-s")
 	b.ReportMetric(created.wall.Seconds()/plain.Seconds(), "create-x-apply")
 	b.ReportMetric(float64(created.requests)/float64(units), "create-requests/unit")
 	b.ReportMetric(created.cpu.Seconds()/float64(units), "create-cpu-s/unit")
 
-	idlePass := measure(b, c, reconciler, func() {
-		inParallel(b, units, func(ctx context.Context, unit int) error {
-			patch := []byte(`{"metadata":{"annotations":{"` + v1.AnnotationRequestedAt + `":"now"}}}`)
-			return admin.Patch(ctx, unitStageSet(namespace, unit), client.RawPatch("application/merge-patch+json", patch))
-		})
-		waitAll(b, admin, namespace, units, func(set *v1.StageSet) bool { return set.Status.LastHandledReconcileAt == "now" })
-	})
+	idlePass := bench.pass(b)
 	b.ReportMetric(idlePass.wall.Seconds(), "noop-s")
 	b.ReportMetric(float64(idlePass.requests)/float64(units), "noop-requests/unit")
 	b.ReportMetric(idlePass.cpu.Seconds()/float64(units), "noop-cpu-s/unit")
-	b.ReportMetric(float64(usage(b, reconciler).peak)/(1<<20), "peak-MiB")
-	b.ReportMetric(float64(idle.peak)/(1<<20), "idle-MiB")
+	b.ReportMetric(float64(usage(b, bench.reconciler).peak)/(1<<20), "peak-MiB")
+
+	deleted := measure(b, c, bench.reconciler, func() { waitNone(b, bench.admin, bench.namespace) })
+	b.ReportMetric(deleted.wall.Seconds(), "delete-s")
+}
+
+// BenchmarkConcurrent measures what more workers bring: 100 StageSets from create to all Ready with one, four and twenty.
+// x-one is the ratio of the wall time to that of one worker, in the same run.
+func BenchmarkConcurrent(b *testing.B) {
+	const units = 100
+	var one time.Duration
+	for _, workers := range []int{1, 4, 20} {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) {
+			for b.Loop() {
+				bench := startUnits(b, setup(b).Cluster, units, "--concurrent", strconv.Itoa(workers))
+				created := bench.create(b)
+				if workers == 1 {
+					one = created.wall
+				}
+				b.ReportMetric(created.wall.Seconds(), "create-s")
+				b.ReportMetric(units/created.wall.Seconds(), "units/s")
+				if one > 0 {
+					b.ReportMetric(created.wall.Seconds()/one.Seconds(), "create-x-one")
+				}
+				waitNone(b, bench.admin, bench.namespace)
+			}
+		})
+	}
+}
+
+// unitBench is a number of units, ready to be created, with a reconciler of its own.
+type unitBench struct {
+	cluster    *cluster.Cluster
+	admin      client.Client
+	reconciler *process.Process
+	namespace  string
+	units      int
+}
+
+func startUnits(b *testing.B, c *cluster.Cluster, units int, args ...string) unitBench {
+	b.Helper()
+	namespace := c.Namespace(b, "bench")
+	prepareUnits(b, c, artifacts.Start(b), namespace, units)
+	return unitBench{
+		cluster: c, admin: c.Client(b, v1.AddToScheme), namespace: namespace, units: units,
+		reconciler: startReconciler(b, c, "127.0.0.1", args...),
+	}
+}
+
+// create measures from the creation of all units until all are Ready.
+func (u unitBench) create(b *testing.B) measurement {
+	b.Helper()
+	return measure(b, u.cluster, u.reconciler, func() {
+		inParallel(b, u.units, func(ctx context.Context, unit int) error {
+			return u.admin.Create(ctx, unitStageSet(u.namespace, unit))
+		})
+		waitAll(b, u.cluster, u.namespace, u.units, isReady)
+	})
+}
+
+// pass measures a pass of all units, asked for by the annotation. The answer to that is one request of each pass.
+func (u unitBench) pass(b *testing.B) measurement {
+	b.Helper()
+	return measure(b, u.cluster, u.reconciler, func() {
+		inParallel(b, u.units, func(ctx context.Context, unit int) error {
+			return requestPass(ctx, u.admin, unitStageSet(u.namespace, unit))
+		})
+		waitAll(b, u.cluster, u.namespace, u.units, isHandled)
+	})
 }
 
 func unitName(unit int) string { return fmt.Sprintf("unit-%04d", unit) }
@@ -161,98 +203,4 @@ func plainApply(b *testing.B, c *cluster.Cluster, units int) time.Duration {
 		return nil
 	})
 	return time.Since(began)
-}
-
-func inParallel(b *testing.B, units int, do func(ctx context.Context, unit int) error) {
-	b.Helper()
-	group, ctx := errgroup.WithContext(b.Context())
-	group.SetLimit(parallelClients)
-	for unit := range units {
-		group.Go(func() error { return do(ctx, unit) })
-	}
-	if err := group.Wait(); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// waitAll waits until the predicate holds for all StageSets of the namespace.
-func waitAll(b *testing.B, admin client.Client, namespace string, units int, done func(*v1.StageSet) bool) {
-	b.Helper()
-	cluster.Eventually(b, func(ctx context.Context) error {
-		var sets v1.StageSetList
-		if err := admin.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-		ready := 0
-		for i := range sets.Items {
-			if done(&sets.Items[i]) {
-				ready++
-			}
-		}
-		if ready < units {
-			return fmt.Errorf("%d of %d are done", ready, units)
-		}
-		return nil
-	})
-}
-
-// measurement is what a piece of work cost the reconciler.
-type measurement struct {
-	wall, cpu time.Duration
-	// requests are those of the reconciler's account and of all units' accounts, watches apart.
-	requests int
-}
-
-func measure(b *testing.B, c *cluster.Cluster, reconciler *process.Process, work func()) measurement {
-	b.Helper()
-	mark := c.Audit(b)
-	before, began := usage(b, reconciler), time.Now()
-	work()
-	wall, after := time.Since(began), usage(b, reconciler)
-	return measurement{wall: wall, cpu: after.cpu - before.cpu, requests: len(mark.Since(b, func(e cluster.AuditEvent) bool {
-		return strings.HasPrefix(e.User, "system:serviceaccount:bench-") ||
-			e.User == "system:serviceaccount:"+system+":stageset-reconciler" && e.Verb != "watch"
-	}))}
-}
-
-// used is what a process has used so far.
-type used struct {
-	cpu  time.Duration
-	peak int64
-}
-
-// usage reads what the kernel knows of the process: its CPU time, and the most memory it had resident.
-func usage(b *testing.B, p *process.Process) used {
-	b.Helper()
-	// See proc(5): fields 14 and 15 of stat are user and system time, in ticks of 10 ms on every Linux architecture.
-	const userTime, systemTime, tick = 13, 14, 10 * time.Millisecond
-	stat := readProc(b, p, "stat")
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	var result used
-	for _, field := range []int{userTime, systemTime} {
-		ticks, err := strconv.ParseInt(fields[field-2], 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		result.cpu += time.Duration(ticks) * tick
-	}
-	for line := range strings.Lines(readProc(b, p, "status")) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			result.peak = kib << 10
-		}
-	}
-	return result
-}
-
-func readProc(b *testing.B, p *process.Process, file string) string {
-	b.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID(), file))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return string(content)
 }
