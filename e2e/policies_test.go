@@ -157,6 +157,25 @@ validations: [{name: frozen, expression: "params.data.frozen != 'yes'", message:
 	n.waitReady(t, "app", "app", revision)
 }
 
+// A policy that selects namespaces by their labels applies to what is stored there as soon as the labels are others.
+func TestPolicyFollowsTheLabelsOfANamespace(t *testing.T) {
+	s := setup(t)
+	s.ownReconciler(t, policyConfig(t, defaultPolicyConfig))
+	n := s.tenant(t)
+	revision := n.source(t, "app", map[string]string{"settings.yaml": configMap("settings", "1")})
+	n.Apply(t, objectYAML(t, policyVersion, "StageSetPolicy", "", n.namespace, fmt.Sprintf(`
+matchConstraints: {namespaceSelector: {matchLabels: {frozen: %[1]s}}}
+validations: [{name: frozen, expression: 'false', message: nothing is released here}]`, n.namespace)))
+	n.deleteAfter(t, cluster.Ref(policyVersion, "StageSetPolicy", "", n.namespace))
+	n.stageSet(t, "app", oneStage("app"))
+	n.waitReady(t, "app", "app", revision)
+	n.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s, labels: {frozen: %[1]s}}}", n.namespace))
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonPolicyViolation),
+		messageHas(n.namespace+"/frozen: nothing is released here"))
+	n.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s, labels: {frozen: thawed}}}", n.namespace))
+	n.waitReady(t, "app", "app", revision)
+}
+
 // Only a policy that works is stored, and what is wrong with one is said where it is. Who stored one without the webhook has
 // it decided by its failurePolicy, and can still delete it.
 func TestBrokenPolicy(t *testing.T) {

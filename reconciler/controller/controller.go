@@ -58,7 +58,7 @@ type Reconciler struct {
 // snapshot is what a pass starts from.
 type snapshot struct {
 	set *v1.StageSet
-	// namespace is the StageSet's Namespace; nil when the cache does not have it.
+	// namespace is the StageSet's Namespace; nil when there is none.
 	namespace *corev1.Namespace
 	book      *store.Book
 	memo      *memo
@@ -99,6 +99,11 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 		snap.namespace = &namespace
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read namespace %s: %w", set.Namespace, err)
+	default:
+		// The cache may be behind, and policies that look at the Namespace must not be decided without it.
+		if err := r.refreshNamespace(ctx, snap); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	snap.book, err = r.Store.Open(ctx, &set)

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -55,15 +54,5 @@ func (r *Reconciler) policySource(mgr ctrl.Manager) (source.SyncingSource, error
 
 // everyStageSet are all StageSets that the cache has.
 func (r *Reconciler) everyStageSet(ctx context.Context, _ client.Object) []reconcile.Request {
-	var sets v1.StageSetList
-	if err := r.Client.List(ctx, &sets); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "policies have changed, but the StageSets to wake cannot be found")
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(sets.Items))
-	for i := range sets.Items {
-		name := types.NamespacedName{Namespace: sets.Items[i].Namespace, Name: sets.Items[i].Name}
-		requests = append(requests, reconcile.Request{NamespacedName: name})
-	}
-	return requests
+	return r.listed(ctx)
 }

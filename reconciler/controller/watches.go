@@ -3,9 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,6 +63,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 			predicate.Funcs{UpdateFunc: becameReady, CreateFunc: func(event.CreateEvent) bool { return false }})).
 		Watches(&v1.StageInventory{}, handler.EnqueueRequestsFromMapFunc(ownerOf), builder.WithPredicates(
 			predicate.NewPredicateFuncs(func(obj client.Object) bool { return !obj.GetDeletionTimestamp().IsZero() }))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.residents), builder.WithPredicates(
+			predicate.Funcs{UpdateFunc: relabelled, DeleteFunc: func(event.DeleteEvent) bool { return false }})).
 		WatchesRawSource(policies).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
 	for _, kind := range sourceKinds {
@@ -107,6 +111,12 @@ func becameReady(update event.UpdateEvent) bool {
 		meta.IsStatusConditionTrue(now.Status.Conditions, v1.ConditionReady) ||
 		old.Status.ObservedGeneration != now.Status.ObservedGeneration ||
 		!equality.Semantic.DeepEqual(old.Status.LastAppliedRevisions, now.Status.LastAppliedRevisions))
+}
+
+// relabelled is true for updates of a Namespace that change what policies select it by, or read of it.
+func relabelled(update event.UpdateEvent) bool {
+	return !maps.Equal(update.ObjectOld.GetLabels(), update.ObjectNew.GetLabels()) ||
+		!maps.Equal(update.ObjectOld.GetAnnotations(), update.ObjectNew.GetAnnotations())
 }
 
 // newArtifact is true for updates of a source that change what a StageSet can get from it.
@@ -176,10 +186,20 @@ func (r *Reconciler) dependants(ctx context.Context, obj client.Object) []reconc
 	return r.indexed(ctx, indexDependency, obj.GetNamespace()+"/"+obj.GetName())
 }
 
+// residents maps a Namespace to the StageSets in it.
+func (r *Reconciler) residents(ctx context.Context, obj client.Object) []reconcile.Request {
+	return r.listed(ctx, client.InNamespace(obj.GetName()))
+}
+
 func (r *Reconciler) indexed(ctx context.Context, field, value string) []reconcile.Request {
+	return r.listed(ctx, client.MatchingFields{field: value})
+}
+
+// listed are the StageSets that which selects, as the cache has them.
+func (r *Reconciler) listed(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	var sets v1.StageSetList
-	if err := r.Client.List(ctx, &sets, client.MatchingFields{field: value}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "cannot find the StageSets to wake", "field", field, "value", value)
+	if err := r.Client.List(ctx, &sets, which...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "cannot find the StageSets to wake", "which", which)
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(sets.Items))

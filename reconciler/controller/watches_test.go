@@ -3,8 +3,19 @@ package controller
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/inventory/store"
 )
 
 func TestNewArtifact(t *testing.T) {
@@ -31,6 +42,81 @@ func TestNewArtifact(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := newArtifact(event.UpdateEvent{ObjectOld: source(tc.old), ObjectNew: source(tc.now)}); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRelabelled(t *testing.T) {
+	namespace := func(labels, annotations map[string]string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels, Annotations: annotations}}
+	}
+	before := namespace(map[string]string{"a": "b"}, map[string]string{"c": "d"})
+	other := before.DeepCopy()
+	other.ResourceVersion, other.Finalizers = "2", []string{"f"}
+	cases := map[string]struct {
+		now  *corev1.Namespace
+		want bool
+	}{
+		"something else":     {now: other},
+		"another label":      {now: namespace(map[string]string{"a": "x"}, before.Annotations), want: true},
+		"no labels":          {now: namespace(nil, before.Annotations), want: true},
+		"another annotation": {now: namespace(before.Labels, map[string]string{"c": "x"}), want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := relabelled(event.UpdateEvent{ObjectOld: before, ObjectNew: tc.now}); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, corev1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return known
+}
+
+func TestANamespaceWakesItsStageSets(t *testing.T) {
+	in := func(namespace, name string) client.Object {
+		return &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(
+		in("team-a", "one"), in("team-a", "two"), in("team-b", "three")).Build()}
+	got := r.residents(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})
+	want := []ctrl.Request{
+		{NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "one"}},
+		{NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "two"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}
+
+// A cache that lags is no missing Namespace (P-21): it is read once more before a policy is decided without it.
+func TestANamespaceThatTheCacheDoesNotShowIsRead(t *testing.T) {
+	set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: map[string]string{"a": "b"}}}
+	cached := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(set).
+		WithIndex(&v1.StageInventory{}, store.IndexStageSet, store.StageSetOf).Build()
+	for name, live := range map[string][]client.Object{"lags": {namespace}, "there is none": nil} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{
+				Client: cached, Store: store.New(cached),
+				Live: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(live...).Build(),
+			}
+			snap, err := r.snapshot(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := snap.namespace != nil && snap.namespace.Labels["a"] == "b"; got != (len(live) > 0) {
+				t.Errorf("the Namespace is %v", snap.namespace)
 			}
 		})
 	}

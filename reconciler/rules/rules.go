@@ -118,8 +118,14 @@ func (r *Review) add(about string, decision policies.Decision) {
 	}
 }
 
-// Identity changes when the policies do.
-func (r *Review) Identity() string { return fmt.Sprintf("%p", r.set) }
+// Identity changes when the policies do, their parameters, or the Namespace that they look at.
+func (r *Review) Identity() string {
+	namespace := ""
+	if r.namespace != nil {
+		namespace = r.namespace.ResourceVersion
+	}
+	return fmt.Sprintf("%p/%s", r.set, namespace)
+}
 
 // Err is a *failure.Error that lists all violations so far; nil if there are none.
 func (r *Review) Err() error {

@@ -214,6 +214,15 @@ func TestIdentityFollowsThePolicies(t *testing.T) {
 	if admit(t, one, "a").Identity() == admit(t, other, "a").Identity() {
 		t.Error("a run would go on under policies that it was not checked by")
 	}
+	relabelled := team.DeepCopy()
+	relabelled.ResourceVersion += "1"
+	_, review, err := one.Admit(t.Context(), stored("a"), relabelled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if review.Identity() == admit(t, one, "a").Identity() {
+		t.Error("a run would go on in a Namespace that has changed since it was checked")
+	}
 }
 
 func object(apiVersion, kind, name string) *unstructured.Unstructured {
