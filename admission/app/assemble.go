@@ -90,6 +90,7 @@ func managerOptions(p parts) manager.Options {
 			Host: p.options.WebhookHost, Port: p.options.WebhookPort, TLSOpts: []func(*tls.Config){p.secure},
 		}),
 		HealthProbeBindAddress: p.options.HealthProbeBindAddress,
+		PprofBindAddress:       p.options.Debug.Address,
 		Metrics:                metricsserver.Options{BindAddress: p.options.MetricsBindAddress},
 
 		LeaderElection:                p.options.LeaderElect,

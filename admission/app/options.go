@@ -50,6 +50,8 @@ type Options struct {
 	MetricsBindAddress     string
 	// LeaderElect lets one replica of several write the caBundle; without it, each does.
 	LeaderElect bool
+	// Debug is where profiles are served.
+	Debug process.Debug
 	// Logging is how the program logs.
 	Logging process.Logging
 }
@@ -78,6 +80,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", ":8080", `Address to serve /metrics on. "0" serves none.`)
 	flags.BoolVar(&o.LeaderElect, "leader-elect", true,
 		"Elect one replica that writes the caBundle. Every replica serves, elected or not.")
+	o.Debug.AddFlags(flags)
 	o.Logging.AddFlags(flags)
 }
 
@@ -133,7 +136,7 @@ func (o *Options) Validate() error {
 	if o.DrainDelay < 0 || o.DrainDelay > 10*time.Minute {
 		refuse("drain-delay", "%s: 0s to 10m", o.DrainDelay)
 	}
-	problems = append(problems, o.Logging.Validate())
+	problems = append(problems, o.Debug.Validate(), o.Logging.Validate())
 	return errors.Join(problems...)
 }
 

@@ -109,6 +109,7 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
 		HealthProbeBindAddress:        options.HealthAddress,
+		PprofBindAddress:              options.Debug.Address,
 		LeaderElection:                options.LeaderElect,
 		LeaderElectionID:              program,
 		LeaderElectionNamespace:       options.Namespace,

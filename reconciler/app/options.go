@@ -29,6 +29,7 @@ type Options struct {
 	LeaderElect       bool
 	MetricsAddress    string
 	HealthAddress     string
+	Debug             process.Debug
 	Logging           process.Logging
 }
 
@@ -66,6 +67,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, "leader-elect", true, "only reconcile while holding the lease")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", "address of the metrics; 0 turns them off")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	o.Debug.AddFlags(flags)
 	o.Logging.AddFlags(flags)
 }
 
@@ -91,6 +93,6 @@ func (o *Options) Validate() error {
 	if o.ArtifactCacheSize < 0 {
 		problems = append(problems, fmt.Errorf("--artifact-cache-size is %d: it must not be negative", o.ArtifactCacheSize))
 	}
-	problems = append(problems, o.Logging.Validate())
+	problems = append(problems, o.Debug.Validate(), o.Logging.Validate())
 	return errors.Join(problems...)
 }
