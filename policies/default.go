@@ -36,11 +36,11 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 	if len(candidates) == 0 && len(claims) == 0 {
 		return in.Object.DeepCopy(), nil
 	}
-	// Claims are verified by defaulting once more, which costs the same again.
+	// Claims are verified by defaulting up to twice more, which costs the same each time.
 	d := &defaulter{
 		question:   q,
 		policies:   candidates,
-		evaluation: celenv.NewEvaluation(ctx, s.values(q), 2*len(candidates)),
+		evaluation: celenv.NewEvaluation(ctx, s.values(q), 3*len(candidates)),
 		lookup:     s.lookup,
 		timeout:    s.timeout / policyTimeShare,
 	}
@@ -57,6 +57,8 @@ type defaulter struct {
 	lookup     ParamLookup
 	// timeout bounds one policy.
 	timeout time.Duration
+	// proving has a mutation that fails left out, and not its policy as a whole.
+	proving bool
 }
 
 // run is object with what all policies fill in, and which policy filled in which field.
@@ -117,19 +119,25 @@ func (d *defaulter) applyWith(ctx context.Context, p *policy, group *celenv.Grou
 		if d.stored && m.admissionOnly {
 			continue
 		}
-		proposed, err := m.propose(group.Scope(ctx, object.Object, fields(d.OldObject)), object)
-		if err != nil {
+		next, fields, err := m.apply(group.Scope(ctx, object.Object, fields(d.OldObject)), object)
+		switch {
+		case err == nil:
+			object, added = next, append(added, fields...)
+		case !d.proving:
 			f := p.failed(fmt.Sprintf("mutations[%d]", i), err)
 			return nil, nil, &f
 		}
-		next, fields, err := m.merge(object, proposed)
-		if err != nil {
-			f := p.failed(fmt.Sprintf("mutations[%d]", i), err)
-			return nil, nil, &f
-		}
-		object, added = next, append(added, fields...)
 	}
 	return object, added, nil
+}
+
+// apply is object with what m sets, and the paths of the fields that it sets.
+func (m mutation) apply(scope *celenv.Scope, object *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
+	proposed, err := m.propose(scope, object)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.merge(object, proposed)
 }
 
 // merge is object with what m sets of proposed, and the paths of the fields that it sets.

@@ -222,30 +222,32 @@ func lookup(v value.Value, path fieldpath.Path) value.Value {
 				return nil
 			}
 			v = next
-		case element.Key != nil:
-			v = item(v, *element.Key)
 		default:
-			return nil
+			i := indexOf(v, element)
+			if i < 0 {
+				return nil
+			}
+			v = v.AsList().At(i)
 		}
 	}
 	return v
 }
 
-// item is the item of the list v that has the key; nil if there is none.
-func item(v value.Value, key value.FieldList) value.Value {
-	if !v.IsList() {
-		return nil
+// indexOf is where the item that element tells is in the list v; negative if there is none.
+func indexOf(v value.Value, element fieldpath.PathElement) int {
+	if !v.IsList() || element.Key == nil {
+		return -1
 	}
 	for i := range v.AsList().Length() {
 		candidate := v.AsList().At(i)
-		if candidate.IsMap() && !slices.ContainsFunc(key, func(field value.Field) bool {
+		if candidate.IsMap() && !slices.ContainsFunc(*element.Key, func(field value.Field) bool {
 			got, ok := candidate.AsMap().Get(field.Name)
 			return !ok || !value.Equals(got, field.Value)
 		}) {
-			return candidate
+			return i
 		}
 	}
-	return nil
+	return -1
 }
 
 // render is path as people write it: spec.stages[app].path. The items of a list are told by their keys that are not empty.

@@ -52,14 +52,18 @@ func annotate(object *unstructured.Unstructured, claims claimSet) *unstructured.
 	if len(entries) > 0 {
 		annotations[v1.AnnotationDefaultedBy] = strings.Join(entries, ",")
 	}
+	if len(annotations) == 0 {
+		annotations = nil
+	}
 	object.SetAnnotations(annotations)
 	return object
 }
 
 // verify are those claims of the original object that are true of result. The annotation comes back with every update, and
 // anybody can write it, so nothing is taken from it without proof: a claim that the old object had too, about a field that
-// did not change since, or one that comes true when the field is taken away and defaulted again. The second is how a
-// repeated call on the same object finds what the first one did.
+// did not change since, or one that comes true when the field is taken away, or, if its policy overrides, is another, and is
+// defaulted again. That is how a repeated call on the same object finds what the first one did. It does not find an override
+// whose value is made from the one that it replaced.
 func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructured, claims, filled claimSet) claimSet {
 	verified, open := claimSet{}, claimSet{}
 	current, former := fieldsOf(result), fieldsOf(d.OldObject)
@@ -75,22 +79,43 @@ func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructure
 			open[field] = policy
 		}
 	}
-	if len(open) == 0 {
-		return verified
+	for field := range d.prove(ctx, current, open, current.without) {
+		verified[field] = open[field]
+		delete(open, field)
 	}
-	stripped, err := current.without(open)
+	overrides := map[string]bool{}
+	for _, p := range d.policies {
+		overrides[p.name] = slices.ContainsFunc(p.mutations, func(m mutation) bool { return m.override })
+	}
+	maps.DeleteFunc(open, func(_, policy string) bool { return !overrides[policy] })
+	maps.Copy(verified, d.prove(ctx, current, open, current.otherwise))
+	return verified
+}
+
+// prove are those claims that come true when the object, which current are the fields of, is defaulted as alter leaves it.
+// A mutation that fails then, because it reads what is not there, proves nothing and hinders no other.
+func (d *defaulter) prove(
+	ctx context.Context, current fieldSet, claims claimSet, alter func(claimSet) (*unstructured.Unstructured, error),
+) claimSet {
+	proven := claimSet{}
+	if len(claims) == 0 {
+		return proven
+	}
+	altered, err := alter(claims)
 	if err != nil {
-		return verified
+		return proven
 	}
+	proving := *d
+	proving.proving = true
 	// An error has been reported when the object itself was defaulted.
-	again, refilled, _ := d.run(ctx, stripped)
+	again, refilled, _ := proving.run(ctx, altered)
 	restored := fieldsOf(again)
-	for field, policy := range open {
+	for field, policy := range claims {
 		if now, set := restored.values[field]; set && refilled[field] == policy && value.Equals(now, current.values[field]) {
-			verified[field] = policy
+			proven[field] = policy
 		}
 	}
-	return verified
+	return proven
 }
 
 // fieldSet is every field of an object, by its path as render has it.
@@ -141,4 +166,67 @@ func (l fieldSet) without(claims claimSet) (*unstructured.Unstructured, error) {
 		fields.Insert(l.paths[field])
 	}
 	return fromTyped(converter, l.object.RemoveItems(fields))
+}
+
+// otherwise is the object with other values of the same types in the fields that claims speak of, and without the items of
+// lists that they speak of.
+func (l fieldSet) otherwise(claims claimSet) (*unstructured.Unstructured, error) {
+	converter, err := schema.Converter()
+	if err != nil {
+		return nil, err
+	}
+	object, err := fromTyped(converter, l.object)
+	if err != nil {
+		return nil, err
+	}
+	for field := range claims {
+		alter(object.Object, l.paths[field])
+	}
+	return object, nil
+}
+
+// alter is v with what path leads to taken out of its list, or else replaced by another value of its type.
+func alter(v any, path fieldpath.Path) any {
+	if len(path) == 0 {
+		return another(v)
+	}
+	switch inside := v.(type) {
+	case map[string]any:
+		if name := path[0].FieldName; name != nil && inside[*name] != nil {
+			inside[*name] = alter(inside[*name], path[1:])
+		}
+	case []any:
+		i := indexOf(value.NewValueInterface(inside), path[0])
+		switch {
+		case i < 0:
+		case len(path) == 1:
+			return slices.Delete(inside, i, i+1)
+		default:
+			inside[i] = alter(inside[i], path[1:])
+		}
+	}
+	return v
+}
+
+// another is a value of the type of v that is not v, if there is one.
+func another(v any) any {
+	switch v := v.(type) {
+	case string:
+		if v == "" {
+			return "another"
+		}
+		return ""
+	case bool:
+		return !v
+	case int64:
+		return v + 1
+	case float64:
+		return v + 1
+	case []any:
+		return []any{}
+	case map[string]any:
+		return map[string]any{}
+	default:
+		return v
+	}
 }
