@@ -83,10 +83,15 @@ func benchmarkUnits(b *testing.B, units int) {
 	b.ReportMetric(float64(created.requests)/float64(units), "create-requests/unit")
 	b.ReportMetric(created.cpu.Seconds()/float64(units), "create-cpu-s/unit")
 
+	bench.profiler.keep(b, "created")
+	allocated := bench.profiler.allocated(b)
 	idlePass := bench.pass(b)
+	allocated = bench.profiler.allocated(b) - allocated
+	bench.profiler.keep(b, "noop")
 	b.ReportMetric(idlePass.wall.Seconds(), "noop-s")
 	b.ReportMetric(float64(idlePass.requests)/float64(units), "noop-requests/unit")
 	b.ReportMetric(idlePass.cpu.Seconds()/float64(units), "noop-cpu-s/unit")
+	b.ReportMetric(float64(allocated)/float64(units)/(1<<10), "noop-alloc-KiB/unit")
 	b.ReportMetric(float64(usage(b, bench.reconciler).peak)/(1<<20), "peak-MiB")
 
 	deleted := measure(b, c, bench.reconciler, func() { waitNone(b, bench.admin, bench.namespace) })
@@ -122,6 +127,7 @@ type unitBench struct {
 	cluster    *cluster.Cluster
 	admin      client.Client
 	reconciler *process.Process
+	profiler   profiler
 	namespace  string
 	units      int
 }
@@ -130,9 +136,10 @@ func startUnits(b *testing.B, c *cluster.Cluster, units int, args ...string) uni
 	b.Helper()
 	namespace := c.Namespace(b, "bench")
 	prepareUnits(b, c, artifacts.Start(b), namespace, units)
+	profiler := newProfiler(b)
 	return unitBench{
-		cluster: c, admin: c.Client(b, v1.AddToScheme), namespace: namespace, units: units,
-		reconciler: startReconciler(b, c, "127.0.0.1", args...),
+		cluster: c, admin: c.Client(b, v1.AddToScheme), namespace: namespace, units: units, profiler: profiler,
+		reconciler: startReconciler(b, c, "127.0.0.1", append(args, profiler.argument())...),
 	}
 }
 
