@@ -3,13 +3,11 @@ package audit
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,7 +82,7 @@ func (a *Auditor) NeedLeaderElection() bool { return true }
 func (a *Auditor) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("audit"))
 	told := a.Store.Subscribe()
-	relabelled, err := a.watchNamespaces(ctx)
+	changed, err := a.watch(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,7 +102,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-told:
-		case <-relabelled:
+		case <-changed:
 		case <-a.Clock.After(next):
 		}
 	}
@@ -117,36 +115,6 @@ func (a *Auditor) pause(ctx context.Context, pause time.Duration) bool {
 	case <-a.Clock.After(pause):
 		return true
 	}
-}
-
-// watchNamespaces is a channel that tells that there are other Namespaces, or other labels of them.
-func (a *Auditor) watchNamespaces(ctx context.Context) (<-chan struct{}, error) {
-	informer, err := a.Cache.GetInformer(ctx, &corev1.Namespace{})
-	if err != nil {
-		return nil, fmt.Errorf("watching Namespaces: %w", err)
-	}
-	changed := make(chan struct{}, 1)
-	tell := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { tell() },
-		UpdateFunc: func(before, after any) {
-			old, isOld := before.(*corev1.Namespace)
-			now, isNow := after.(*corev1.Namespace)
-			if !isOld || !isNow || !maps.Equal(old.Labels, now.Labels) {
-				tell()
-			}
-		},
-		DeleteFunc: func(any) { tell() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching Namespaces: %w", err)
-	}
-	return changed, nil
 }
 
 // audit evaluates everything once, by one set of policies, and reports.
@@ -180,7 +148,7 @@ func (a *Auditor) namespaces(ctx context.Context) (map[string]*corev1.Namespace,
 func (a *Auditor) report(
 	ctx context.Context, now store.Snapshot, namespaces map[string]*corev1.Namespace, found *findings,
 ) error {
-	deletes, err := a.deletesAreAdmitted(ctx)
+	deletes, err := a.deletionsAreRegistered(ctx)
 	if err != nil {
 		return err
 	}
@@ -211,7 +179,7 @@ type view struct {
 	summary    policies.Summary
 	assessment *assessment
 	namespaces map[string]*corev1.Namespace
-	// deletes tells whether deletions are admitted.
+	// deletes tells whether the webhook is called for deletions.
 	deletes bool
 	found   *findings
 }

@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -104,7 +102,7 @@ func (a *Auditor) entry(ctx context.Context, v view) *v1alpha1.InstallationStatu
 	if v.summary.Target == v1alpha1.TargetStageSet {
 		entry.Audit = v.found.status(v.policy.Name)
 	}
-	for _, condition := range []metav1.Condition{a.ready(ctx, v), effective(v)} {
+	for _, condition := range []metav1.Condition{a.ready(ctx, v), a.effective(v)} {
 		condition.ObservedGeneration = v.policy.Generation
 		condition.Message = cut(condition.Message, maxConditionMessage)
 		entry.Conditions = append(entry.Conditions, condition)
@@ -164,14 +162,14 @@ func (a *Auditor) missingParams(ctx context.Context, policy *v1alpha1.StageSetPo
 	return ""
 }
 
-func effective(v view) metav1.Condition {
+func (a *Auditor) effective(v view) metav1.Condition {
 	not := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionEffective, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
 	constraints := v.policy.Spec.MatchConstraints
 	if constraints != nil && slices.Contains(constraints.Operations, v1alpha1.OperationDelete) && !v.deletes {
-		return not(v1alpha1.ReasonDeleteNotRegistered,
-			"operations has DELETE, for which the webhook of this installation is not called: set webhook.deletePolicies")
+		return not(v1alpha1.ReasonDeleteNotRegistered, fmt.Sprintf("operations has DELETE, but ValidatingWebhookConfiguration"+
+			" %s has no rule for deletions of stagesets: add DELETE to its operations", a.Configuration))
 	}
 	matching := 0
 	for name, namespace := range v.namespaces {
@@ -200,26 +198,6 @@ func selects(constraints *v1alpha1.MatchConstraints, name string, of map[string]
 	}
 	selector, err := metav1.LabelSelectorAsSelector(constraints.NamespaceSelector)
 	return err == nil && selector.Matches(labels.Set(of))
-}
-
-// deletesAreAdmitted tells whether the API server asks our webhook about deletions of StageSets.
-func (a *Auditor) deletesAreAdmitted(ctx context.Context) (bool, error) {
-	var configuration admissionregistrationv1.ValidatingWebhookConfiguration
-	err := a.Client.Get(ctx, client.ObjectKey{Name: a.Configuration}, &configuration)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", a.Configuration, err)
-	}
-	for _, webhook := range configuration.Webhooks {
-		for _, rule := range webhook.Rules {
-			if slices.Contains(rule.Resources, "stagesets") && (slices.Contains(rule.Operations, admissionregistrationv1.Delete) ||
-				slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }
 
 // write applies the entry, and leaves those of other installations alone. An entry that says nothing new is written again

@@ -92,7 +92,7 @@ func newNamespace(metadata metav1.ObjectMeta) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metadata}
 }
 
-func newReader(t *testing.T, objects ...client.Object) client.Reader {
+func newReader(t testing.TB, objects ...client.Object) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -118,7 +118,7 @@ func stageSet(t *testing.T, text string) *unstructured.Unstructured {
 }
 
 // newRequest is a CREATE without an old object, a DELETE without a new one, and else an UPDATE.
-func newRequest(t *testing.T, namespace string, old, object *unstructured.Unstructured) admission.Request {
+func newRequest(t testing.TB, namespace string, old, object *unstructured.Unstructured) admission.Request {
 	t.Helper()
 	operation := admissionv1.Update
 	switch {
@@ -135,7 +135,7 @@ func newRequest(t *testing.T, namespace string, old, object *unstructured.Unstru
 	}}
 }
 
-func encode(t *testing.T, object *unstructured.Unstructured) runtime.RawExtension {
+func encode(t testing.TB, object *unstructured.Unstructured) runtime.RawExtension {
 	t.Helper()
 	if object == nil {
 		return runtime.RawExtension{}

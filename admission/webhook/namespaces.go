@@ -45,3 +45,10 @@ func (n Namespaces) Get(ctx context.Context, name string) (*corev1.Namespace, er
 	}
 	return &namespace, nil
 }
+
+// terminating asks the API server whether the Namespace called name is being deleted.
+func (n Namespaces) terminating(ctx context.Context, name string) bool {
+	var namespace corev1.Namespace
+	err := n.Live.Get(ctx, types.NamespacedName{Name: name}, &namespace)
+	return err == nil && terminating(&namespace)
+}

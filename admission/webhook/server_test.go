@@ -53,7 +53,7 @@ func judged(t *testing.T, j judge) *StageSets {
 	return s
 }
 
-func body(t *testing.T, request admission.Request) io.Reader {
+func body(t testing.TB, request admission.Request) io.Reader {
 	t.Helper()
 	review := admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},

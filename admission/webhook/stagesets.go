@@ -85,10 +85,14 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 		}
 	}
 	in.Namespace, err = s.Namespaces.Get(ctx, request.Namespace)
-	if request.Operation == admissionv1.Delete && terminating(in.Namespace) {
+	deletes := request.Operation == admissionv1.Delete
+	if deletes && terminating(in.Namespace) {
 		return admission.Allowed("")
 	}
 	decision := set.Validate(ctx, in)
+	if deletes && len(decision.Denied) > 0 && s.Namespaces.terminating(ctx, request.Namespace) {
+		return admission.Allowed("") // which the cache did not know yet
+	}
 	response := respond(request, decision)
 	if len(decision.Ignored) > 0 {
 		log.FromContext(ctx).Info("let pass what could not be evaluated", "ignored", lines(decision.Ignored))

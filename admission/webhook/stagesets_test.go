@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -103,6 +104,29 @@ func TestValidateWithoutTheNamespace(t *testing.T) {
 	}
 	if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], `reading Namespace nowhere: namespaces "nowhere" not found`) {
 		t.Errorf("warnings: %q", got.Warnings)
+	}
+}
+
+// P-28: a namespace that is being deleted waits for no rule, also when the cache has not heard of it.
+func TestDeleteAsksAgainBeforeItRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		live    metav1.ObjectMeta
+		allowed bool
+	}{
+		"dying": {metav1.ObjectMeta{Name: "n", DeletionTimestamp: ptr.To(metav1.Now()), Finalizers: []string{"a/b"}}, true},
+		"alive": {metav1.ObjectMeta{Name: "n"}, false},
+		"gone":  {metav1.ObjectMeta{Name: "another"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stageSets := newStageSets(t)
+			stageSets.Namespaces = Namespaces{
+				Cache: newReader(t, newNamespace(metav1.ObjectMeta{Name: "n"})), Live: newReader(t, newNamespace(test.live)),
+			}
+			other := object(t, "{spec: {interval: 1h}, metadata: {labels: {team: other}}}")
+			if got := stageSets.Validate(t.Context(), newRequest(t, "n", other, nil)); got.Allowed != test.allowed {
+				t.Errorf("allowed is %t: %+v", got.Allowed, got.Result)
+			}
+		})
 	}
 }
 
