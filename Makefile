@@ -38,7 +38,7 @@ clean: ## Remove everything that was built
 # The root below which generated files are written: check-generated has another than this.
 OUT ?= .
 GENERATE := $(TOOL) controller-gen
-RBAC = paths=./$(1)/... rbac:roleName=stageset-$(1),fileName=$(1)-rbac.yaml output:rbac:dir=$(OUT)/charts/stageset/files
+RBAC = paths=./$(1)/... paths=./policies/store rbac:roleName=stageset-$(1),fileName=$(1)-rbac.yaml output:rbac:dir=$(OUT)/charts/stageset/files
 
 generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags
 	$(GENERATE) paths=./api/v1 object output:object:dir=$(OUT)/api/v1 crd output:crd:dir=$(OUT)/api/crds

@@ -33,7 +33,7 @@ func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
 
 // Run serves the webhooks until ctx is done, and then for the drain delay. Options must be complete and valid.
 func Run(ctx context.Context, options *Options, logger logr.Logger) error {
-	rules, err := compilePolicies(ctx, options)
+	rules, err := loadRules(ctx, options)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/stageset/stageset/admission/certs"
 	"github.com/stageset/stageset/admission/webhook"
 	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies/store"
 )
 
 // The lease is long, because losing it ends the process, and what the leader does is never urgent: a slow API server must
@@ -61,7 +62,7 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 	if err := errors.Join(err, metrics.Registry.Register(p.keyring.Metrics())); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	stored, err := addPolicies(mgr, p.rules.builtIn)
+	stored, err := store.Install(mgr, p.rules.builtIn, store.PointAudit)
 	if err != nil {
 		return nil, err
 	}

@@ -2,11 +2,9 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -19,12 +17,6 @@ import (
 	"github.com/stageset/stageset/policies/store"
 )
 
-// Policies are watched, and the objects that they have as parameters, which are ConfigMaps in the release's namespace unless
-// the installation allows others.
-//
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesetpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",namespace=stageset-system,resources=configmaps,verbs=get;list;watch
-
 // rules are what the policy config makes of the policies.
 type rules struct {
 	// builtIn are the compiled built-in policies.
@@ -33,43 +25,10 @@ type rules struct {
 	check policies.CheckOptions
 }
 
-// compilePolicies reads the policy config and compiles the built-in policies under it.
-func compilePolicies(ctx context.Context, options *Options) (rules, error) {
-	config, err := policies.LoadConfig(options.PolicyConfig)
-	if err != nil {
-		return rules{}, fmt.Errorf("--policy-config: %w", err)
-	}
-	set, err := builtin.Compile(ctx, config)
-	if err != nil {
-		return rules{}, fmt.Errorf("compiling the built-in policies: %w", err)
-	}
-	check, err := builtin.CheckOptions(config)
-	if err != nil {
-		return rules{}, fmt.Errorf("listing the built-in policies: %w", err)
-	}
-	return rules{builtIn: set, check: check}, nil
-}
-
-// addPolicies puts into the manager what watches the stored policies beside the built-in ones.
-func addPolicies(mgr manager.Manager, builtIn *policies.Set) (*store.Store, error) {
-	direct, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("making a client for parameters of policies: %w", err)
-	}
-	measured, err := store.NewMetrics(metrics.Registry, clock.RealClock{}, store.PointAudit)
-	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
-	}
-	stored := store.New(store.Options{
-		BuiltIn: builtIn,
-		Cache:   mgr.GetCache(),
-		Mapper:  mgr.GetRESTMapper(),
-		Dynamic: direct,
-		Clock:   clock.RealClock{},
-		Logger:  mgr.GetLogger().WithName("policies"),
-		Metrics: measured,
-	})
-	return stored, errors.Join(mgr.Add(stored), mgr.AddReadyzCheck("policies", stored.Ready))
+// loadRules reads the policy config and compiles the built-in policies under it.
+func loadRules(ctx context.Context, options *Options) (rules, error) {
+	set, check, err := builtin.Load(ctx, options.PolicyConfig)
+	return rules{builtIn: set, check: check}, err
 }
 
 // addAudit puts into the manager what evaluates the StageSets that are stored, and writes the statuses of policies.

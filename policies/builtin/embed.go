@@ -85,6 +85,21 @@ func Compile(ctx context.Context, config policies.Config) (*policies.Set, error)
 	})
 }
 
+// Load reads the policy config of a program (--policy-config; see policies.LoadConfig) and compiles the built-in policies as
+// it sets them. The options are what policies are checked with that are stored beside them. An error names the flag.
+func Load(ctx context.Context, path string) (*policies.Set, policies.CheckOptions, error) {
+	config, err := policies.LoadConfig(path)
+	if err != nil {
+		return nil, policies.CheckOptions{}, fmt.Errorf("--policy-config: %w", err)
+	}
+	set, err := Compile(ctx, config)
+	if err != nil {
+		return nil, policies.CheckOptions{}, fmt.Errorf("--policy-config: compiling the built-in policies: %w", err)
+	}
+	check, err := CheckOptions(config)
+	return set, check, err
+}
+
 // CheckOptions are what is needed to check policies that are stored beside the built-in ones.
 func CheckOptions(config policies.Config) (policies.CheckOptions, error) {
 	all, err := Policies()

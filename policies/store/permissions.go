@@ -6,6 +6,12 @@ import (
 	"github.com/stageset/stageset/api/v1alpha1"
 )
 
+// Policies are watched, and the objects that they have as parameters, which are ConfigMaps in the release's namespace unless
+// the installation grants others.
+//
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesetpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=stageset-system,resources=configmaps,verbs=get;list;watch
+
 // Permissions are what a Store does with the process's own account; an empty namespace is that of no release. Which
 // parameters are found elsewhere than in it depends on what else the installation grants, so that it is asked where they are
 // read.

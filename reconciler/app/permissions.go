@@ -7,12 +7,6 @@ import (
 	"github.com/stageset/stageset/policies/store"
 )
 
-// Policies are watched, and the objects that they have as parameters, which are ConfigMaps in the release's namespace unless
-// the installation allows others.
-//
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesetpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",namespace=stageset-system,resources=configmaps,verbs=get;list;watch
-
 // Tokens are requested for the accounts that StageSets name; leader election creates and renews one Lease.
 //
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create

@@ -1,0 +1,37 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/stageset/stageset/policies"
+)
+
+// Install makes the Store of a program that has mgr: mgr runs it, is not ready before it is, and serves its metrics, under
+// which an evaluation without a request is at point (PointReconcile or PointAudit). The built-in policies hold whatever is
+// stored. The scheme of mgr must know StageSetPolicies.
+func Install(mgr manager.Manager, builtIn *policies.Set, point string) (*Store, error) {
+	direct, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for parameters of policies: %w", err)
+	}
+	measured, err := NewMetrics(metrics.Registry, clock.RealClock{}, point)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
+	}
+	made := New(Options{
+		BuiltIn: builtIn,
+		Cache:   mgr.GetCache(),
+		Mapper:  mgr.GetRESTMapper(),
+		Dynamic: direct,
+		Clock:   clock.RealClock{},
+		Logger:  mgr.GetLogger().WithName("policies"),
+		Metrics: measured,
+	})
+	return made, errors.Join(mgr.Add(made), mgr.AddReadyzCheck("policies", made.Ready))
+}
