@@ -102,7 +102,8 @@ var reachingOut = []string{
 
 // pure packages compute: what they import cannot reach a cluster or the network.
 var pure = []string{
-	"policies", "policies/builtin", "policies/internal/celenv", "policies/internal/schema", "policies/policytest",
+	"policies", "policies/builtin", "policies/internal/celenv", "policies/internal/schema", "policies/kinds",
+	"policies/policytest",
 	"reconciler/build", "reconciler/failure", "reconciler/health", "reconciler/inventory", "reconciler/rollout",
 	"reconciler/status",
 }

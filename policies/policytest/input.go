@@ -17,6 +17,7 @@ import (
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/internal/schema"
+	"github.com/stageset/stageset/policies/kinds"
 )
 
 // What a test has if it does not say.
@@ -147,8 +148,9 @@ func namespaceName(target v1alpha1.Target, test *v1alpha1.PolicyTest) string {
 	return defaultNamespace
 }
 
-// stageSet is the StageSet raw in the namespace, or nil. A field that StageSets do not have is an error: a test with a
-// misspelt field would pass for the wrong reason.
+// stageSet is the StageSet raw in the namespace, or nil, with the defaults that the API server fills in before any policy sees
+// it. It may lack what a stored one needs. A field that StageSets do not have is an error: a test with a misspelt field
+// would pass for the wrong reason.
 func stageSet(field string, raw *runtime.RawExtension, namespace string) (*unstructured.Unstructured, error) {
 	fields, err := decode(field, raw)
 	if err != nil || fields == nil {
@@ -170,7 +172,20 @@ func stageSet(field string, raw *runtime.RawExtension, namespace string) (*unstr
 	if _, err := converter.ObjectToTyped(object); err != nil {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
-	return object, nil
+	return object, fillIn(object)
+}
+
+// fillIn fills in what the API server does; nothing if there is no object.
+func fillIn(object *unstructured.Unstructured) error {
+	if object == nil {
+		return nil
+	}
+	kind, err := kinds.StageSet()
+	if err != nil {
+		return err
+	}
+	kind.Default(object.Object)
+	return nil
 }
 
 // decode is the object raw; nil if there is none.

@@ -123,6 +123,9 @@ func runStageSet(ctx context.Context, set *policies.Set, test *v1alpha1.PolicyTe
 	if err != nil {
 		failures = append(failures, "cannot be defaulted: "+err.Error())
 	}
+	if err := fillIn(in.Object); err != nil {
+		return nil, err
+	}
 	failures = append(failures, compareDefaulted(test, in.Object)...)
 	return append(failures, compareDecision(test, set.Validate(ctx, in))...), nil
 }

@@ -325,6 +325,51 @@ tests: [{name: t, object: {spec: {suspend: true}}, defaulted: {spec: {suspend: t
 	}
 }
 
+// TestRunDefaults: policies see a StageSet as the API server shows it to them, with the defaults of its schema: before the
+// mutations, and in what they added.
+func TestRunDefaults(t *testing.T) {
+	made := policy(t, `
+mutations:
+- patchType: ApplyConfiguration
+  applyConfiguration: {expression: "Object{spec: Object.spec{dependsOn: [Object.spec.dependsOn{name: 'base'}]}}"}
+validations:
+- {name: stages, message: m, expression: "object.spec.stages.all(s, s.prune && s.sourceRef.kind == 'ExternalArtifact')"}
+- {name: added, message: m, expression: "object.spec.dependsOn.all(d, d.namespace == '')"}
+- {name: old, message: m, expression: "oldObject == null || oldObject.spec.timeout == '15m'"}
+tests:
+- name: t
+  object: {spec: {stages: [{name: a, sourceRef: {name: x}}]}}
+  oldObject: {spec: {stages: [{name: a, sourceRef: {name: x}}]}}
+  defaulted: {spec: {dependsOn: [{name: base}], stages: [{name: a, sourceRef: {name: x}}]}}
+  expect: allow`)
+	results, err := policytest.Run(t.Context(), made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !results[0].Passed() {
+		t.Error(results[0].Failures)
+	}
+}
+
+// TestRunReleaseDefaults: so do policies about what a StageSet uses and renders.
+func TestRunReleaseDefaults(t *testing.T) {
+	made := policy(t, `
+target: Source
+validations: [{name: r, message: m, expression: "stage.path == './' && stageSet.spec.timeout == '15m'"}]
+tests:
+- {name: its own, expect: allow}
+- {name: given, stageSet: {spec: {stages: [{name: a, sourceRef: {name: x}}]}}, expect: allow}`)
+	results, err := policytest.Run(t.Context(), made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range results {
+		if !result.Passed() {
+			t.Error(result)
+		}
+	}
+}
+
 // TestRunBroken: a policy that does not compile is not tested.
 func TestRunBroken(t *testing.T) {
 	results, err := policytest.Run(t.Context(), policy(t, "validations: [{name: r, message: m, expression: nobody}]"))

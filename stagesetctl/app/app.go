@@ -35,9 +35,9 @@ type Streams struct {
 // cli is what all commands have in common.
 type cli struct {
 	Streams
+	// reader reads all files that the command names.
+	reader *files.Reader
 }
-
-func (c *cli) reader() files.Reader { return files.Reader{In: c.In} }
 
 // Main runs the command that arguments name, and returns the exit code of the process.
 func Main(ctx context.Context, arguments []string, streams Streams) int {
@@ -61,7 +61,7 @@ func Main(ctx context.Context, arguments []string, streams Streams) int {
 
 // NewCommand is the program with all its commands.
 func NewCommand(streams Streams) *cobra.Command {
-	c := &cli{Streams: streams}
+	c := &cli{Streams: streams, reader: &files.Reader{In: streams.In}}
 	root := &cobra.Command{
 		Use:           "stagesetctl",
 		Short:         "Check, test and explain StageSet policies",

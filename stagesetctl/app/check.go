@@ -23,11 +23,11 @@ is a warning, and does not count.
 PATH is a file, a directory, or - for standard input. Files may have several documents; only StageSetPolicies count.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			documents, err := c.reader().Read(paths...)
+			documents, err := c.reader.Read(paths...)
 			if err != nil {
 				return err
 			}
-			list, err := files.Policies(documents)
+			list, err := files.Policies(cmd.Context(), documents)
 			var problems files.Problems
 			if err != nil && !errors.As(err, &problems) {
 				return err

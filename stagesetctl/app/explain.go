@@ -38,7 +38,7 @@ The values of Secrets are replaced before anything reads them. It takes at most 
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			list, err := c.loadPolicies(paths, e.builtin)
+			list, err := c.loadPolicies(cmd.Context(), paths, e.builtin)
 			if err != nil {
 				return err
 			}
@@ -76,11 +76,11 @@ func choose(list []files.Policy, name string) (files.Policy, error) {
 }
 
 func (c *cli) explain(ctx context.Context, e *explanation, policy files.Policy) error {
-	asked, err := e.read(c.reader())
+	asked, err := e.read(c.reader)
 	if err != nil {
 		return err
 	}
-	in, err := e.input(c.reader(), asked, target(&policy.Parsed.Spec))
+	in, err := e.input(c.reader, asked, target(&policy.Parsed.Spec))
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func nonEmpty(problems files.Problems) error {
 }
 
 // input is what a policy with the target is explained on.
-func (e *explanation) input(reader files.Reader, asked asked, target v1alpha1.Target) (policies.ExplainInput, error) {
+func (e *explanation) input(reader *files.Reader, asked asked, target v1alpha1.Target) (policies.ExplainInput, error) {
 	var in policies.ExplainInput
 	var object *unstructured.Unstructured
 	if e.object != "" {
@@ -152,7 +152,7 @@ func (e *explanation) input(reader files.Reader, asked asked, target v1alpha1.Ta
 }
 
 // sourceInput is the source of a stage, as far as the flags say something about it.
-func (e *explanation) sourceInput(reader files.Reader, asked asked) (policies.SourceInput, error) {
+func (e *explanation) sourceInput(reader *files.Reader, asked asked) (policies.SourceInput, error) {
 	stageSet := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1.GroupVersion.String(), "kind": "StageSet", "metadata": map[string]any{"name": "unnamed"},
 		"spec": map[string]any{"stages": []any{

@@ -29,15 +29,15 @@ with bindings. Params and the platform namespaces are written into them. What ca
 They decide at admission alone. They do not record who filled in a field, and do not let pass what the webhook always
 lets pass, such as turning suspend on, or changing labels of a StageSet that was refused already before.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, paths []string) error {
+		RunE: func(cmd *cobra.Command, paths []string) error {
 			if to != exportTo {
 				return fmt.Errorf("--to is %q: it must be %s", to, exportTo)
 			}
-			list, err := c.loadPolicies(paths, withBuiltin)
+			list, err := c.loadPolicies(cmd.Context(), paths, withBuiltin)
 			if err != nil {
 				return err
 			}
-			asked, err := (&question{params: params, policyConfig: config}).read(c.reader())
+			asked, err := (&question{params: params, policyConfig: config}).read(c.reader)
 			if err != nil {
 				return err
 			}

@@ -50,7 +50,7 @@ type asked struct {
 	question  *question
 }
 
-func (q *question) read(reader files.Reader) (asked, error) {
+func (q *question) read(reader *files.Reader) (asked, error) {
 	result := asked{question: q}
 	var err error
 	if result.config, err = policies.LoadConfig(q.policyConfig); err != nil {
@@ -88,7 +88,7 @@ func (q *question) read(reader files.Reader) (asked, error) {
 }
 
 // single is the only object in the file that a flag names.
-func single(reader files.Reader, flag, path string) (files.Document, error) {
+func single(reader *files.Reader, flag, path string) (files.Document, error) {
 	documents, err := reader.Read(path)
 	if err != nil {
 		return files.Document{}, fmt.Errorf("--%s: %w", flag, err)

@@ -21,14 +21,14 @@ import (
 )
 
 // loadPolicies are the policies in files, and the built-in ones if asked for.
-func (c *cli) loadPolicies(paths []string, withBuiltin bool) ([]files.Policy, error) {
+func (c *cli) loadPolicies(ctx context.Context, paths []string, withBuiltin bool) ([]files.Policy, error) {
 	var list []files.Policy
 	if len(paths) > 0 {
-		documents, err := c.reader().Read(paths...)
+		documents, err := c.reader.Read(paths...)
 		if err != nil {
 			return nil, err
 		}
-		if list, err = files.Policies(documents); err != nil {
+		if list, err = files.Policies(ctx, documents); err != nil {
 			return nil, err
 		}
 	}

@@ -74,7 +74,7 @@ PATH is a file, a directory, or - for standard input. Files may have several doc
 
 func (c *cli) runTests(ctx context.Context, run *testRun, paths []string) ([]report.Suite, error) {
 	if len(run.objects) == 0 {
-		list, err := c.loadPolicies(paths, run.builtin)
+		list, err := c.loadPolicies(ctx, paths, run.builtin)
 		if err != nil {
 			return nil, err
 		}
@@ -83,15 +83,15 @@ func (c *cli) runTests(ctx context.Context, run *testRun, paths []string) ([]rep
 	var list []files.Policy
 	var err error
 	if len(paths) > 0 || !run.builtin {
-		if list, err = c.loadPolicies(paths, false); err != nil {
+		if list, err = c.loadPolicies(ctx, paths, false); err != nil {
 			return nil, err
 		}
 	}
-	asked, err := run.read(c.reader())
+	asked, err := run.read(c.reader)
 	if err != nil {
 		return nil, err
 	}
-	documents, err := c.reader().Read(run.objects...)
+	documents, err := c.reader.Read(run.objects...)
 	if err != nil {
 		return nil, err
 	}

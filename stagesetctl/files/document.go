@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -23,7 +24,7 @@ type Document struct {
 	Fields map[string]any
 
 	node *yamlv3.Node
-	// lines are those of the whole file.
+	// lines are those of the whole file, each with its end.
 	lines []string
 }
 
@@ -65,10 +66,7 @@ func (p Problem) compare(other Problem) int {
 		cmp.Compare(p.Message, other.Message))
 }
 
-// separator is the first line of a document that is not the first.
-const separator = "---"
-
-// Parse is the documents in the text of the file path. The error is Problems.
+// Parse is the documents in the text of the file path, the items of lists in place of the lists. The error is Problems.
 func Parse(path, text string) ([]Document, error) {
 	documents, problems := parse(path, text)
 	return documents, problems.orNil()
@@ -76,73 +74,119 @@ func Parse(path, text string) ([]Document, error) {
 
 // parse splits the text of the file path into its documents. Documents without content are left out.
 func parse(path, text string) ([]Document, Problems) {
-	lines := strings.Split(text, "\n")
+	if !utf8.ValidString(text) {
+		return nil, Problems{{Path: path, Line: 1 + strings.Count(validPrefix(text), "\n"), Message: "is not UTF-8"}}
+	}
+	file := strings.SplitAfter(text, "\n")
 	var documents []Document
 	var problems Problems
-	for start := 0; start < len(lines); {
+	for start := 0; start < len(file); {
 		end := start + 1
-		for end < len(lines) && !isSeparator(lines[end]) {
+		for end < len(file) && !isSeparator(file[end]) {
 			end++
 		}
-		document, err := parseDocument(lines, start, end)
-		switch {
-		case err != nil:
-			problems = append(problems, located(path, err)...)
-		case document.Fields != nil:
-			document.Path = path
-			documents = append(documents, document)
+		found, err := parseDocument(Document{Path: path, lines: file}, start, end)
+		if err != nil {
+			problems = append(problems, located(path, start, err)...)
 		}
+		documents = append(documents, found...)
 		start = end
 	}
 	return documents, problems
 }
 
-func isSeparator(line string) bool {
-	rest, ok := strings.CutPrefix(line, separator)
-	return ok && strings.TrimLeft(rest, " \t\r") != rest || rest == "" && ok
+// validPrefix is text up to the first byte that is not UTF-8.
+func validPrefix(text string) string {
+	for i, r := range text {
+		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)) {
+			return text[:i]
+		}
+	}
+	return text
 }
 
-// parseDocument parses the lines from start to end, keeping the numbers of lines.
-func parseDocument(lines []string, start, end int) (Document, error) {
-	own := make([]string, end)
-	copy(own[start:], lines[start:end])
-	if isSeparator(own[start]) {
-		own[start] = strings.TrimPrefix(own[start], separator)
-	}
-	text := []byte(strings.Join(own, "\n"))
+// isSeparator tells whether a document begins with the line.
+func isSeparator(line string) bool {
+	rest, ok := strings.CutPrefix(line, "---")
+	return ok && (rest == "" || strings.ContainsAny(rest[:1], " \t\r\n"))
+}
+
+// parseDocument parses the lines of a file from start to end: none, one, or the items of a list.
+func parseDocument(in Document, start, end int) ([]Document, error) {
+	text := []byte(strings.Join(in.lines[start:end], ""))
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &root); err != nil {
-		return Document{}, err
+		return nil, err
 	}
 	if len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
-		return Document{}, nil
+		return nil, nil
 	}
-	document := Document{Line: root.Content[0].Line, node: root.Content[0], lines: lines}
 	converted, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return Document{}, err
+		return nil, err
 	}
-	if document.node.Kind != yamlv3.MappingNode {
-		return Document{}, fmt.Errorf("line %d: is not an object", document.Line)
+	in.node = root.Content[0]
+	if in.node.Kind != yamlv3.MappingNode {
+		return nil, fmt.Errorf("line %d: is not an object", in.node.Line)
 	}
-	return document, utiljson.Unmarshal(converted, &document.Fields)
+	if err := utiljson.Unmarshal(converted, &in.Fields); err != nil {
+		return nil, err
+	}
+	shift(in.node, start)
+	in.Line = in.node.Line
+	return in.items()
+}
+
+// shift moves a node and what is in it down by some lines.
+func shift(node *yamlv3.Node, lines int) {
+	node.Line += lines
+	for _, child := range node.Content {
+		shift(child, lines)
+	}
+}
+
+// items are the objects that d lists, or d itself if it is no list.
+func (d Document) items() ([]Document, error) {
+	list, isList := d.Fields["items"].([]any)
+	if !isList || !strings.HasSuffix(d.Kind(), "List") {
+		return []Document{d}, nil
+	}
+	all := make([]Document, 0, len(list))
+	for i, item := range list {
+		one := d
+		_, one.node = d.find(fmt.Sprintf("items[%d]", i))
+		one.Line = one.node.Line
+		var isObject bool
+		if one.Fields, isObject = item.(map[string]any); !isObject {
+			return nil, fmt.Errorf("line %d: is not an object", one.Line)
+		}
+		inner, err := one.items()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, inner...)
+	}
+	return all, nil
 }
 
 var lineOfError = regexp.MustCompile(`line (\d+): ([^\n]+)`)
 
-// located are the problems that an error of a YAML parser stands for: they name the line in their text alone.
-func located(path string, err error) Problems {
+// located are the problems that an error about the text after some lines of a file stands for: errors of a YAML parser name
+// the line in their text alone. Without one, the problem is where the text begins.
+func located(path string, after int, err error) Problems {
+	const message = "is not valid YAML: "
 	var problems Problems
 	for _, match := range lineOfError.FindAllStringSubmatch(err.Error(), -1) {
 		line, failed := strconv.Atoi(match[1])
 		if failed == nil {
-			problems = append(problems, Problem{Path: path, Line: line, Message: "is not valid YAML: " + match[2]})
+			problems = append(problems, Problem{Path: path, Line: after + line, Message: message + match[2]})
 		}
 	}
 	if len(problems) > 0 {
 		return problems
 	}
-	return Problems{{Path: path, Message: "is not valid YAML: " + strings.Join(strings.Fields(err.Error()), " ")}}
+	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
+	return Problems{{Path: path, Line: after + 1, Message: message + text}}
 }
 
 // Problems is everything that is wrong with some files.

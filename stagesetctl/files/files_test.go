@@ -14,13 +14,16 @@ import (
 
 const header = "apiVersion: stages.metio.wtf/v1alpha1\nkind: StageSetPolicy\nmetadata: {name: p}\n"
 
+// reader reads text as standard input.
+func reader(text string) *files.Reader { return &files.Reader{In: strings.NewReader(text)} }
+
 func readPolicies(t *testing.T, text string) ([]files.Policy, error) {
 	t.Helper()
-	documents, err := files.Reader{In: strings.NewReader(text)}.Read(files.Stdin)
+	documents, err := reader(text).Read(files.Stdin)
 	if err != nil {
 		return nil, err
 	}
-	return files.Policies(documents)
+	return files.Policies(t.Context(), documents)
 }
 
 // TestProblems: whatever is wrong with a file is shown at its line and column, all of it at once.
@@ -46,6 +49,19 @@ func TestProblems(t *testing.T) {
 		"another version": {
 			text: "\n\napiVersion: stages.metio.wtf/v1\nkind: StageSetPolicy\nmetadata: {name: p}\n",
 			want: []string{`-:3:1: apiVersion is "stages.metio.wtf/v1", not stages.metio.wtf/v1alpha1`}},
+		"a kind that is misspelt": {
+			text: "apiVersion: stages.metio.wtf/v1alpha1\nkind: StagesetPolicy\nmetadata: {name: p}\n",
+			want: []string{`-:2:1: kind is "StagesetPolicy", which stages.metio.wtf does not have`}},
+		"a name that is none": {
+			text: "apiVersion: stages.metio.wtf/v1alpha1\nkind: StageSetPolicy\nmetadata: {name: My policy, lables: {}}\n" +
+				"spec: {validations: [{name: r, expression: x, message: m}]}\n",
+			want: []string{
+				`-:3:12: metadata.name: Invalid value: "My policy": a lowercase RFC 1123 subdomain must consist of lower case ` +
+					`alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character ` +
+					`(e.g. 'example.com', regex used for validation is ` +
+					`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+				"-:3:29: metadata.lables: a StageSetPolicy has no such field",
+			}},
 		"a name twice": {
 			text: header + "spec: {}\n---\n" + header + "spec: {}\n",
 			want: []string{"-:8:12: policy p is also in -:1"}},
@@ -88,7 +104,7 @@ func TestWithin(t *testing.T) {
 			if strings.HasPrefix(test.yaml, "{") {
 				text = "\n\n\n" + test.yaml + "\n"
 			}
-			documents, err := files.Reader{In: strings.NewReader(text)}.Read(files.Stdin)
+			documents, err := reader(text).Read(files.Stdin)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +132,7 @@ func TestAt(t *testing.T) {
     expression: 1
   tests: *v
 `
-	documents, err := files.Reader{In: strings.NewReader(text)}.Read(files.Stdin)
+	documents, err := reader(text).Read(files.Stdin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,22 +153,38 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestRead: directories are read with what is below them, sorted; other files in them are left alone.
-func TestRead(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"b.yaml": "kind: B", "a.json": `{"kind": "A"}`, "sub/c.yml": "# nothing\n---\nkind: C\n--- # more\nkind: D\n---\n",
-		"README.md": "not: [yaml", "empty/x.txt": "", "bad/bad.yaml": "a: [",
-	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+// tree makes files, by path, in a directory that becomes the working directory. "-> path" makes a link.
+func tree(t *testing.T, content map[string]string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range content {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		var err error
+		if target, link := strings.CutPrefix(text, "-> "); link {
+			err = os.Symlink(target, name)
+		} else {
+			err = os.WriteFile(name, []byte(text), 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Chdir(dir)
-	documents, err := files.Reader{In: strings.NewReader("kind: In")}.Read("a.json", "sub", files.Stdin, "b.yaml")
+}
+
+// TestRead: directories are read with what is below them, sorted; other files in them are left alone. Links to files are
+// followed, and so are links that are named.
+func TestRead(t *testing.T) {
+	tree(t, map[string]string{
+		"b.yaml": "kind: B", "a.json": `{"kind": "A"}`, "sub/c.yml": "# nothing\n---\nkind: C\n--- # more\nkind: D\n---\n",
+		"README.md": "not: [yaml", "empty/x.txt": "", "bad/bad.yaml": "a: [", "bad/other": "-> ..",
+		// As a ConfigMap is mounted.
+		"mounted/..1/p.yaml": "kind: P", "mounted/..data": "-> ..1", "mounted/p.yaml": "-> ..data/p.yaml",
+		"link": "-> sub", "gone/gone.yaml": "-> nowhere", "gone/directory.yaml": "-> ../sub",
+		"utf16/x.yaml": "\xff\xfea\x00", "binary/x.yaml": "a: b\nc: \xff", "control/x.yaml": "a: \x00",
+	})
+	documents, err := reader("kind: In").Read("a.json", "sub", files.Stdin, "b.yaml", "mounted", "link")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,17 +192,97 @@ func TestRead(t *testing.T) {
 	for _, d := range documents {
 		got = append(got, fmt.Sprintf("%s:%d %s", d.Path, d.Line, d.Kind()))
 	}
-	want := []string{"a.json:1 A", "sub/c.yml:3 C", "sub/c.yml:5 D", "-:1 In", "b.yaml:1 B"}
+	want := []string{
+		"a.json:1 A", "sub/c.yml:3 C", "sub/c.yml:5 D", "-:1 In", "b.yaml:1 B", "mounted/p.yaml:1 P",
+		"link/c.yml:3 C", "link/c.yml:5 D",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
 	}
 
-	_, err = files.Reader{}.Read(".", "nowhere", "empty")
-	wantError := "nowhere: no such file or directory\n" +
-		"empty: has no *.yaml, *.yml or *.json file\n" +
-		"bad/bad.yaml:1: is not valid YAML: did not find expected node content"
-	if diff := cmp.Diff(wantError, fmt.Sprint(err)); diff != "" {
-		t.Errorf("error (-want +got):\n%s", diff)
+	for name, test := range map[string]struct {
+		paths []string
+		want  string
+	}{
+		"everything, and nothing": {[]string{".", "nowhere", "empty"}, "gone/gone.yaml: no such file or directory\n" +
+			"nowhere: no such file or directory\n" +
+			"empty: has no *.yaml, *.yml or *.json file\n" +
+			"bad/bad.yaml:1: is not valid YAML: did not find expected node content\n" +
+			"binary/x.yaml:2: is not UTF-8\n" +
+			"control/x.yaml:1: is not valid YAML: control characters are not allowed\n" +
+			"utf16/x.yaml:1: is not UTF-8"},
+		"standard input twice": {[]string{"-", "-"}, "-: standard input can be read once, and is named twice"},
+		"what never ends":      {[]string{"/dev/zero"}, "/dev/zero: there are more than 32 MiB to read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := reader("").Read(test.paths...)
+			if diff := cmp.Diff(test.want, fmt.Sprint(err)); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReadBounded: what is bounded is everything that is read, and not each file.
+func TestReadBounded(t *testing.T) {
+	large := "# " + strings.Repeat("x", files.MaxSize/2)
+	tree(t, map[string]string{"a.yaml": large, "b.yaml": large, "c.yaml": large})
+	if _, err := reader("").Read("a.yaml"); err != nil {
+		t.Error(err)
+	}
+	_, err := reader("").Read(".")
+	if want := "there are more than 32 MiB to read"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestReadMany: each document costs what is in it, and not what is before it.
+func TestReadMany(t *testing.T) {
+	const many = 10_000
+	documents, err := reader(strings.Repeat("---\nkind: A\n", many)).Read(files.Stdin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(documents) != many || documents[many-1].Line != 2*many {
+		t.Errorf("there are %d documents, the last in line %d", len(documents), documents[len(documents)-1].Line)
+	}
+}
+
+// TestReadLists: what kubectl prints is a list, and stands for its items, which are where they are.
+func TestReadLists(t *testing.T) {
+	const text = `---
+apiVersion: v1
+kind: List
+items:
+- kind: A
+  spec: {b: c}
+- apiVersion: example.com/v1
+  kind: BList
+  items:
+  - {kind: B}
+- &d
+  kind: D
+  items: [1, 2] # no list of objects
+- *d
+`
+	documents, err := reader(text).Read(files.Stdin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range documents {
+		got = append(got, fmt.Sprintf("%s %d, spec.b: %s", d.Kind(), d.Line, d.At("spec.b", "wrong")))
+	}
+	want := []string{
+		"A 5, spec.b: -:6:10: wrong", "B 10, spec.b: -:10:5: wrong", "D 11, spec.b: -:11:3: wrong",
+		"D 14, spec.b: -:14:3: wrong",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("documents (-want +got):\n%s", diff)
+	}
+	_, err = reader("kind: List\nitems:\n- kind: A\n- b\n").Read(files.Stdin)
+	if want := "-:4: is not valid YAML: is not an object"; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -1,13 +1,16 @@
 package files
 
 import (
+	"context"
 	"fmt"
-	"regexp"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/stageset/stageset/api/v1alpha1"
+	"github.com/stageset/stageset/policies/kinds"
 )
 
 // Policy is a StageSetPolicy and where it is written.
@@ -18,21 +21,22 @@ type Policy struct {
 }
 
 // Policies are the StageSetPolicies among documents; other objects are left out. The error is Problems: each field that a
-// StageSetPolicy does not have, each value that the API server would not store, and each name that is used twice. What is
-// returned are then the policies that nothing is wrong with.
-func Policies(documents []Document) ([]Policy, error) {
+// StageSetPolicy does not have, each value that the API server would not store, each name that is used twice, and each kind
+// that the product does not have. What is returned are then the policies that nothing is wrong with.
+func Policies(ctx context.Context, documents []Document) ([]Policy, error) {
 	var found []Policy
 	var problems Problems
 	names := map[string]Document{}
 	for _, document := range documents {
 		if document.Kind() != v1alpha1.KindStageSetPolicy {
+			problems = append(problems, misspelt(document)...)
 			continue
 		}
-		policy, wrong, err := decode(document)
+		policy, wrong, err := decode(ctx, document)
 		if err != nil {
 			return nil, err
 		}
-		name := policy.Parsed.Name
+		name := document.Object().GetName()
 		if first, taken := names[name]; taken && name != "" {
 			wrong = append(wrong, document.At("metadata.name",
 				fmt.Sprintf("policy %s is also in %s:%d", name, first.Path, first.Line)))
@@ -46,36 +50,37 @@ func Policies(documents []Document) ([]Policy, error) {
 	return found, problems.Sort().orNil()
 }
 
+// misspelt is what is wrong with a document that is of the product, but of no kind that it has.
+func misspelt(document Document) Problems {
+	group, _, _ := strings.Cut(document.APIVersion(), "/")
+	if group != v1alpha1.GroupVersion.Group || slices.Contains([]string{"StageSet", "StageInventory"}, document.Kind()) {
+		return nil
+	}
+	return Problems{document.At("kind", fmt.Sprintf("kind is %q, which %s does not have", document.Kind(), group))}
+}
+
 // decode is the policy that document is, and what is wrong with it.
-func decode(document Document) (Policy, Problems, error) {
+func decode(ctx context.Context, document Document) (Policy, Problems, error) {
 	policy := Policy{Document: document}
 	if version := v1alpha1.GroupVersion.String(); document.APIVersion() != version {
 		return policy, Problems{
 			document.At("apiVersion", fmt.Sprintf("apiVersion is %q, not %s", document.APIVersion(), version)),
 		}, nil
 	}
-	problems, err := validate(document)
+	kind, err := kinds.StageSetPolicy()
 	if err != nil {
 		return policy, nil, err
 	}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(document.Fields, &policy.Parsed, true)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		for _, err := range strict.Errors() {
-			problems = append(problems, strictProblem(document, err.Error()))
-		}
-	} else if err != nil && len(problems) == 0 {
-		problems = append(problems, document.At("", err.Error()))
+	problems := append(document.Unknown(kind, v1alpha1.KindStageSetPolicy),
+		document.Invalid(ctx, kind, runtime.DeepCopyJSON(document.Fields))...)
+	if len(problems) > 0 {
+		return policy, problems, nil
 	}
-	return policy, problems, nil
-}
-
-var unknownField = regexp.MustCompile(`^unknown field "(.*)"$`)
-
-func strictProblem(document Document, text string) Problem {
-	if match := unknownField.FindStringSubmatch(text); match != nil {
-		return document.At(match[1], match[1]+": a StageSetPolicy has no such field")
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(document.Fields, &policy.Parsed)
+	if err != nil {
+		return policy, Problems{document.At("", err.Error())}, nil
 	}
-	return document.At("", text)
+	return policy, nil, nil
 }
 
 // Object is document as an object of the cluster.
