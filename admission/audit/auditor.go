@@ -81,39 +81,38 @@ func (a *Auditor) NeedLeaderElection() bool { return true }
 // Start audits until ctx is done.
 func (a *Auditor) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("audit"))
-	told := a.Store.Subscribe()
-	changed, err := a.watch(ctx)
+	stored := a.Store.Subscribe()
+	others, err := a.watch(ctx)
 	if err != nil {
 		return err
 	}
 	if a.Store.Wait(ctx) != nil {
 		return nil
 	}
+	repeat(ctx, a.Clock, a.audit, stored, others)
+	return nil
+}
+
+// repeat audits now, whenever it is told to, and every interval, until ctx is done.
+func repeat(ctx context.Context, clock clock.Clock, audit func(context.Context) error, told, alsoTold <-chan struct{}) {
 	for {
-		began, next := a.Clock.Now(), interval
-		if err := a.audit(ctx); err != nil && ctx.Err() == nil {
+		began, next := clock.Now(), interval
+		if err := audit(ctx); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "the audit of stored StageSets is not complete; trying again", "in", retry.String())
 			next = retry
 		}
-		if !a.pause(ctx, max(settle, rest*a.Clock.Since(began))) {
-			return nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-clock.After(max(settle, rest*clock.Since(began))):
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-told:
-		case <-changed:
-		case <-a.Clock.After(next):
+		case <-alsoTold:
+		case <-clock.After(next):
 		}
-	}
-}
-
-func (a *Auditor) pause(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-a.Clock.After(pause):
-		return true
 	}
 }
 

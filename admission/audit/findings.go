@@ -2,10 +2,12 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,8 +18,8 @@ import (
 )
 
 const (
-	// page is how many StageSets are read at once.
-	page = 500
+	// page is how many StageSets are read at once. Each may have more than a megabyte.
+	page = 50
 	// maxExamples and maxMessage are what the schema of the status allows.
 	maxExamples = 20
 	maxMessage  = 2048
@@ -50,29 +52,46 @@ func (f *findings) of(policy string) *finding {
 // evaluate asks set about every stored StageSet, as the reconciler does: as a CREATE by nobody, with the defaults filled in.
 func (a *Auditor) evaluate(ctx context.Context, set *policies.Set, namespaces map[string]*corev1.Namespace) (*findings, error) {
 	found := &findings{observedAt: metav1.NewTime(a.Clock.Now()), policies: map[string]*finding{}}
-	next := ""
-	for {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSetList"))
-		if err := a.Live.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
+	for next, more := "", true; more; more = next != "" {
+		var items []unstructured.Unstructured
+		var err error
+		if items, next, err = a.stageSets(ctx, next); err != nil {
 			return nil, fmt.Errorf("listing StageSets: %w", err)
 		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			in := policies.Input{Object: object, Namespace: namespaces[object.GetNamespace()]}
-			// What cannot be defaulted is evaluated as it is: what defaults are missing for is in the decision of its rules.
-			if defaulted, _ := set.Default(ctx, in); defaulted != nil {
-				in.Object = defaulted
-			}
-			found.add(object, set.Validate(ctx, in))
+		for i := range items {
+			found.add(&items[i], judge(ctx, set, &items[i], namespaces))
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
 		}
-		if next = list.GetContinue(); next == "" {
-			return found, nil
+	}
+	return found, nil
+}
+
+// stageSets are some of the stored StageSets, and where those after them begin; empty if there are none.
+func (a *Auditor) stageSets(ctx context.Context, from string) ([]unstructured.Unstructured, string, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSetList"))
+	err := a.Live.List(ctx, list, client.Limit(page), client.Continue(from))
+	if status := apierrors.APIStatus(nil); apierrors.IsResourceExpired(err) && errors.As(err, &status) {
+		// Evaluating what came before took minutes. What is there now may be read on from the same place, which is as good.
+		if again := status.Status().Continue; again != "" {
+			return nil, again, nil
 		}
 	}
+	return list.Items, list.GetContinue(), err
+}
+
+// judge is what the policies say about a stored StageSet.
+func judge(
+	ctx context.Context, set *policies.Set, object *unstructured.Unstructured, namespaces map[string]*corev1.Namespace,
+) policies.Decision {
+	in := policies.Input{Object: object, Namespace: namespaces[object.GetNamespace()]}
+	// What cannot be defaulted is evaluated as it is: what defaults are missing for is in the decision of its rules.
+	if defaulted, _ := set.Default(ctx, in); defaulted != nil {
+		in.Object = defaulted
+	}
+	return set.Validate(ctx, in)
 }
 
 // add adds what the policies say about one StageSet. A violation that leads to two actions is one violation.

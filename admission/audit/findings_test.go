@@ -1,14 +1,18 @@
 package audit
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
@@ -25,8 +29,8 @@ func violation(policy, rule string) policies.Violation {
 	return policies.Violation{Policy: policy, Rule: rule, Message: "m"}
 }
 
-// A violation counts once, whatever it leads to; a StageSet is an example once, and there are at most twenty. What cannot be
-// evaluated of one policy is no finding of another (P-55).
+// P-54: a violation counts once, whatever it leads to; a StageSet is an example once, and there are at most twenty, whatever
+// there is. P-55: what cannot be evaluated of one policy is no finding of another.
 func TestFindings(t *testing.T) {
 	found := &findings{observedAt: metav1.Unix(1, 0), policies: map[string]*finding{}}
 	for range 25 {
@@ -59,6 +63,47 @@ func TestFindings(t *testing.T) {
 	}
 	if got := found.status("r"); got.Evaluated != 55 || got.Violations != 0 {
 		t.Errorf("status of a policy that finds nothing: %+v", got)
+	}
+}
+
+// pages are StageSets, one a page, whose second page has expired by the time that somebody asks for it.
+type pages struct {
+	client.Reader
+	names   []string
+	expired int
+}
+
+func (p *pages) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	at := len(asked.Continue)
+	if at == 1 && p.expired == 0 {
+		p.expired++
+		err := apierrors.NewResourceExpired("the continue parameter is too old")
+		err.ErrStatus.Continue = "a" // which is as good as the one that has expired
+		return err
+	}
+	list.(*unstructured.UnstructuredList).Items = []unstructured.Unstructured{*stageSet(p.names[at])}
+	if at+1 < len(p.names) {
+		list.SetContinue(strings.Repeat("a", at+1))
+	}
+	return nil
+}
+
+// An audit of so many StageSets that it takes longer than the API server keeps a list comes to its end.
+func TestEvaluateReadsOnWhatHasExpired(t *testing.T) {
+	set, err := policies.Compile(t.Context(), nil, policies.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := &pages{names: []string{"a", "b", "c"}}
+	a := &Auditor{Live: live, Clock: clocktesting.NewFakeClock(time.Unix(1, 0))}
+	found, err := a.evaluate(t.Context(), set, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.evaluated != 3 || live.expired != 1 {
+		t.Errorf("%d StageSets are evaluated, after %d pages that had expired", found.evaluated, live.expired)
 	}
 }
 

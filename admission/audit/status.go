@@ -99,10 +99,11 @@ func (a *Auditor) entry(ctx context.Context, v view) *v1alpha1.InstallationStatu
 	if v.assessment != nil {
 		entry.ExpressionWarnings, entry.Tests = v.assessment.warnings, v.assessment.tests
 	}
-	if v.summary.Target == v1alpha1.TargetStageSet {
+	audit := audited(v.policy.Name, v.summary)
+	if audit.Status == metav1.ConditionTrue {
 		entry.Audit = v.found.status(v.policy.Name)
 	}
-	for _, condition := range []metav1.Condition{a.ready(ctx, v), a.effective(v)} {
+	for _, condition := range []metav1.Condition{a.ready(ctx, v), a.effective(v), audit} {
 		condition.ObservedGeneration = v.policy.Generation
 		condition.Message = cut(condition.Message, maxConditionMessage)
 		entry.Conditions = append(entry.Conditions, condition)
@@ -183,6 +184,38 @@ func (a *Auditor) effective(v view) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionEffective, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMatches,
 		Message: "at least one namespace is selected",
+	}
+}
+
+// audited says what of a policy the audit evaluates, and where the rest can be seen.
+func audited(name string, of policies.Summary) metav1.Condition {
+	not := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionAudited, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	if len(of.Rules) == 0 {
+		return not(v1alpha1.ReasonNoValidations, "there are no validations, so that nothing is refused")
+	}
+	if of.Target != v1alpha1.TargetStageSet {
+		return not(v1alpha1.ReasonAtReconcile, "what is applied is evaluated by the reconciler at each pass. With the action Warn,"+
+			" what Deny would refuse is in the condition Ready of each StageSet, and in its events; with Audit, it is counted by"+
+			" the metric stageset_policy_decisions_total{policy=\""+name+"\",enforcement_point=\"reconcile\"}")
+	}
+	var requests []string
+	for _, rule := range of.Rules {
+		if !slices.Contains(rule.EnforcedAt, v1alpha1.EnforcedAtReconcile) {
+			requests = append(requests, rule.Name)
+		}
+	}
+	message := "all validations are evaluated on the StageSets that are stored"
+	switch len(requests) {
+	case 0:
+	case len(of.Rules):
+		return not(v1alpha1.ReasonAtAdmission, "all validations are about requests, of which what is stored says nothing")
+	default:
+		message = "about requests, of which what is stored says nothing, are: " + strings.Join(requests, ", ")
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionAudited, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEvaluated, Message: message,
 	}
 }
 

@@ -10,6 +10,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionEffective is True if there is something that the policy can be evaluated on.
 	ConditionEffective = "Effective"
+	// ConditionAudited is True if audit is what the policy would lead to for what is stored.
+	ConditionAudited = "Audited"
 )
 
 // Reasons of the conditions of an installation.
@@ -30,6 +32,14 @@ const (
 	ReasonNoNamespace = "NoNamespace"
 	// ReasonDeleteNotRegistered says that the policy asks for deletions, which the installation's webhook is not called for.
 	ReasonDeleteNotRegistered = "DeleteNotRegistered"
+	// ReasonEvaluated says that audit is about all StageSets that are stored.
+	ReasonEvaluated = "Evaluated"
+	// ReasonAtReconcile says that the policy is about sources or objects, which the reconciler alone evaluates.
+	ReasonAtReconcile = "AtReconcile"
+	// ReasonAtAdmission says that the policy is about requests, of which what is stored says nothing.
+	ReasonAtAdmission = "AtAdmission"
+	// ReasonNoValidations says that the policy refuses nothing.
+	ReasonNoValidations = "NoValidations"
 )
 
 // StageSetPolicyStatus is what the installations make of a policy.
@@ -54,7 +64,7 @@ type InstallationStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready and Effective.
+	// conditions are Ready, Effective and Audited.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -78,7 +88,7 @@ type InstallationStatus struct {
 	// +optional
 	Tests *TestStatus `json:"tests,omitempty"`
 
-	// audit is what the policy says about all StageSets that are stored.
+	// audit is what the policy says about all StageSets that are stored. It is there while the condition Audited is True.
 	// +optional
 	Audit *AuditStatus `json:"audit,omitempty"`
 }
