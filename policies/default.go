@@ -20,7 +20,8 @@ const maxPatchGrowth = 1 << 20
 
 // Default is a copy of in.Object in which the mutations of all policies filled in what was unset, or overrode what was set,
 // and in which the annotation stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it,
-// by name, filled in. Doing it twice is the same as doing it once. Default is nil without an object.
+// by name, filled in. Doing it twice is the same as doing it once. Of an update that leaves the spec alone only labels and
+// annotations are defaulted: who adds a label does not change what runs. Default is nil without an object.
 //
 // The copy is usable also when the error is not nil: the error has a line for each policy that could not be evaluated and
 // does not ignore that, which then has set nothing; all others have.
@@ -33,6 +34,9 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 	q := newQuestion(in)
 	candidates := s.candidates(q, func(p *policy) bool { return len(p.mutations) > 0 })
 	claims := parseClaims(in.Object)
+	if q.specUnchanged {
+		maps.Copy(claims, parseClaims(in.OldObject)) // whoever set what is in the spec has set it still
+	}
 	if len(candidates) == 0 && len(claims) == 0 {
 		return in.Object.DeepCopy(), nil
 	}
@@ -119,7 +123,7 @@ func (d *defaulter) applyWith(ctx context.Context, p *policy, group *celenv.Grou
 		if d.stored && m.admissionOnly {
 			continue
 		}
-		next, fields, err := m.apply(group.Scope(ctx, object.Object, fields(d.OldObject)), object)
+		next, fields, err := d.mutate(m, group.Scope(ctx, object.Object, fields(d.OldObject)), object)
 		switch {
 		case err == nil:
 			object, added = next, append(added, fields...)
@@ -131,13 +135,28 @@ func (d *defaulter) applyWith(ctx context.Context, p *policy, group *celenv.Grou
 	return object, added, nil
 }
 
-// apply is object with what m sets, and the paths of the fields that it sets.
-func (m mutation) apply(scope *celenv.Scope, object *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
+// mutate is object with what m sets, and the paths of the fields that it sets.
+func (d *defaulter) mutate(m mutation, scope *celenv.Scope, object *unstructured.Unstructured) (
+	*unstructured.Unstructured, []string, error,
+) {
 	proposed, err := m.propose(scope, object)
 	if err != nil {
 		return nil, nil, err
 	}
+	if d.specUnchanged && !d.proving {
+		proposed = m.withoutSpec(proposed, object)
+	}
 	return m.merge(object, proposed)
+}
+
+// withoutSpec is proposed as far as it does not change the spec of object.
+func (m mutation) withoutSpec(proposed, object *unstructured.Unstructured) *unstructured.Unstructured {
+	rest := &unstructured.Unstructured{Object: maps.Clone(proposed.Object)}
+	delete(rest.Object, "spec")
+	if spec, set := object.Object["spec"]; set && m.patchType == v1alpha1.PatchTypeJSONPatch {
+		rest.Object["spec"] = spec
+	}
+	return rest
 }
 
 // merge is object with what m sets of proposed, and the paths of the fields that it sets.

@@ -271,6 +271,15 @@ func TestProvenance(t *testing.T) {
 			old: claimed + "spec: {interval: 9m}", object: unclaimed + "spec: {suspend: true}", want: "spec.interval=p",
 		},
 		"an update that forges": {old: unclaimed + "spec: {interval: 5m}", object: claimed + "spec: {interval: 5m}"},
+		"an update that forges what would be filled in": {
+			old: unclaimed + "spec: {suspend: true}", object: claimed + "spec: {suspend: true}",
+		},
+		"called again after an update that took the field out": {
+			old: "spec: {interval: 1m}", object: claimed + "spec: {interval: 1m}", want: "spec.interval=p",
+		},
+		"an update that takes nothing but it away": {
+			old: claimed + "spec: {interval: 9m}", object: unclaimed + "spec: {interval: 9m}", want: "spec.interval=p",
+		},
 		"a field that is gone": {
 			object: "metadata: {name: app, namespace: team-a, annotations: {stages.metio.wtf/defaulted-by: " +
 				"'spec.nothing=p,spec.interval=q,,=,spec.stages[a'}}\nspec: {interval: 1m}",
@@ -288,6 +297,43 @@ func TestProvenance(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got.GetAnnotations()[v1.AnnotationDefaultedBy]); diff != "" {
 				t.Errorf("annotation (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDefaultOfMetadata: an update that leaves the spec alone gets the labels that policies set, and keeps its spec.
+func TestDefaultOfMetadata(t *testing.T) {
+	const both = "Object{metadata: Object.metadata{labels: {'tier': namespaceObject.metadata.labels.tier}}, " +
+		"spec: Object.spec{interval: '1m'}}"
+	spec := stageSet(t, "").Object["spec"]
+	for name, test := range map[string]struct {
+		policy v1alpha1.StageSetPolicy
+		labels string
+		want   string // the label tier afterwards
+		filled string // the annotation
+	}{
+		"what is unset":         {sets(t, "p", both), "{a: b}", "gold", "metadata.labels.tier=p"},
+		"what is set":           {sets(t, "p", both), "{tier: iron}", "iron", ""},
+		"what is set, override": {overriding(sets(t, "p", both)), "{tier: iron}", "gold", "metadata.labels.tier=p"},
+		"by a patch, override": {
+			overriding(patches(t, "p", "[JSONPatch{op: 'add', path: '/metadata/labels/tier', value: 'gold'}, "+
+				"JSONPatch{op: 'replace', path: '/spec/stages/0/name', value: 'x'}]")),
+			"{tier: iron}", "gold", "metadata.labels.tier=p",
+		},
+		"nothing but the spec": {sets(t, "p", "Object{spec: Object.spec{interval: '1m'}}"), "{a: b}", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := stageSet(t, "metadata: {name: app, namespace: team-a, labels: "+test.labels+"}")
+			got, err := compile(t, test.policy).Default(t.Context(), updating(object, stageSet(t, "")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.GetLabels()["tier"] != test.want || got.GetAnnotations()[v1.AnnotationDefaultedBy] != test.filled {
+				t.Errorf("labels %v, filled in: %v", got.GetLabels(), got.GetAnnotations())
+			}
+			if diff := cmp.Diff(spec, got.Object["spec"]); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -16,10 +16,8 @@ const annotationLastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 type update int
 
 const (
-	// updateEvaluated is defaulted and evaluated like a CREATE.
+	// updateEvaluated is defaulted and evaluated. What leaves the spec alone is treated with more indulgence by the policies.
 	updateEvaluated update = iota
-	// updateSpecUnchanged is evaluated, but defaulting would change a spec that the requester did not touch.
-	updateSpecUnchanged
 	// updateAllowed goes through whatever the policies say.
 	updateAllowed
 	// updateRefused changes the spec of an object that is being deleted.
@@ -45,8 +43,6 @@ func classify(old, updated *unstructured.Unstructured) update {
 		return updateAllowed
 	case deleting:
 		return updateRefused
-	case equality.Semantic.DeepEqual(old.Object["spec"], updated.Object["spec"]):
-		return updateSpecUnchanged
 	default:
 		return updateEvaluated
 	}
