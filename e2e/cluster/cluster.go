@@ -35,6 +35,7 @@ type Cluster struct {
 
 	client      client.WithWatch
 	controllers bool // whether something makes service accounts, deletes namespaces, collects garbage
+	parent      int  // the process whose children are the components, 0 where there are none of ours
 	stop        func() error
 }
 
@@ -42,14 +43,20 @@ type Cluster struct {
 type Option func(*options)
 
 type options struct {
-	nodes bool
-	atEnd []func() error
+	nodes    bool
+	restarts bool
+	atEnd    []func() error
 }
 
 // WithNodes adds a scheduler and nodes that pretend to run Pods, so that Deployments become available. How to make a
 // Pod slow: see ReadyAfter and NotReady.
 func WithNodes() Option {
 	return func(o *options) { o.nodes = true }
+}
+
+// WithRestarts has components of the control plane start again after KillComponent.
+func WithRestarts() Option {
+	return func(o *options) { o.restarts = true }
 }
 
 // AtEnd has Run call f after the last test, while the cluster still runs, if a test asked for it. If f returns an error,

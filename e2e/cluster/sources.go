@@ -51,6 +51,9 @@ func fromControlPlane(opts options) (*Cluster, error) {
 		}
 		args = append(args, "--with-nodes", "--kwok", kwok)
 	}
+	if opts.restarts {
+		args = append(args, "--restart")
+	}
 	// It lives until the last test of the package is done, longer than the one that asks first.
 	up, err := process.Launch(context.Background(), process.Options{
 		Path: binary, Args: args, ReadyOutput: "control plane ready",
@@ -69,6 +72,7 @@ func fromControlPlane(opts options) (*Cluster, error) {
 		AuditLog:    filepath.Join(dir, "audit.log"),
 		Dir:         dir,
 		controllers: true,
+		parent:      up.PID(),
 		stop:        stop,
 	}, nil
 }

@@ -19,6 +19,7 @@ type options struct {
 	withNodes  bool   // scheduler, KWOK and nodes too
 	kwok       string // KWOK's binary
 	stopOnEOF  bool   // the end of standard input is a signal to stop
+	restart    bool   // a component that ends by itself is started again
 }
 
 // Main is the command "up": it returns the exit code. SIGINT, SIGTERM and SIGHUP stop everything and are a success.
@@ -51,6 +52,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&opts.withNodes, "with-nodes", false, "also run the scheduler, KWOK and two nodes, so that Pods become Ready")
 	flags.StringVar(&opts.kwok, "kwok", "", "KWOK's binary (default the file kwok beside this binary)")
 	flags.BoolVar(&opts.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a parent that may be killed")
+	flags.BoolVar(&opts.restart, "restart", false, "start a component again that ends once everything is ready, as a kubelet does")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +23,8 @@ const (
 	stopTimeout  = 20 * time.Second
 	readyTimeout = 3 * time.Minute
 	pollInterval = 50 * time.Millisecond
+	// restartPause keeps a component that cannot run from being started again without an end.
+	restartPause = 200 * time.Millisecond
 )
 
 // group is the child processes of one control plane, in one process group of their own, so that an interrupt typed at a
@@ -28,32 +32,36 @@ const (
 type group struct {
 	d        *directory
 	end      context.CancelCauseFunc // called when a child ends
+	restart  atomic.Bool             // a child that ends is started again instead
 	children []*child
 }
 
 type child struct {
-	name string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process is gone
-	log  string
+	name    string
+	command func() *exec.Cmd
+	done    chan struct{} // closed when the process is gone for good
+	log     string
+
+	mu      sync.Mutex
+	process *os.Process
+	leaving bool // it is to end, and not to be started again
 }
 
 // start runs a program with its output in the directory's logs.
 func (g *group) start(program string, command []string) error {
 	c := &child{name: command[0], done: make(chan struct{}), log: g.d.file("logs", command[0]+".log")}
-	log, err := os.Create(c.log)
-	if err != nil {
+	if err := os.RemoveAll(c.log); err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own descriptor
-	c.cmd = exec.Command(program, command[1:]...)
-	c.cmd.Args[0] = command[0]
-	c.cmd.Dir = g.d.path
-	c.cmd.Env = []string{"HOME=" + g.d.path} // no setting of the user's gets in: etcd and KWOK read many
-	c.cmd.Stdout, c.cmd.Stderr = log, log
-	c.cmd.SysProcAttr = childAttributes(g.leader())
+	c.command = func() *exec.Cmd {
+		cmd := exec.Command(program, command[1:]...)
+		cmd.Args[0] = c.name
+		cmd.Dir = g.d.path
+		cmd.Env = []string{"HOME=" + g.d.path} // no setting of the user's gets in: etcd and KWOK read many
+		return cmd
+	}
 	started := make(chan error, 1)
-	go c.live(started, g.end)
+	go g.live(c, g.leader(), started)
 	if err := <-started; err != nil {
 		return fmt.Errorf("starting %s: %w", c.name, err)
 	}
@@ -63,17 +71,58 @@ func (g *group) start(program string, command []string) error {
 
 // live starts the child and waits for its end on one thread, because the kernel takes the end of the thread that
 // started a child for the end of its parent.
-func (c *child) live(started chan<- error, end context.CancelCauseFunc) {
+func (g *group) live(c *child, leader int, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := c.cmd.Start()
+	defer close(c.done)
+	cmd, err := c.begin(leader)
 	started <- err
-	if err != nil {
-		return
+	for err == nil {
+		ended := c.ended(cmd.Wait())
+		if !g.restart.Load() {
+			g.end(ended)
+			return
+		}
+		<-time.After(restartPause)
+		cmd, err = c.begin(0) // the group is gone if all of them ended
 	}
-	err = c.cmd.Wait()
-	close(c.done)
-	end(c.ended(err))
+	if !errors.Is(err, errLeaving) {
+		g.end(fmt.Errorf("starting %s again: %w", c.name, err))
+	}
+}
+
+// errLeaving is why a child that is to end is not started.
+var errLeaving = errors.New("it is to end")
+
+// begin starts the child's process in the group of the leader, or, for 0, one of its own, with its output at the end of the
+// log.
+func (c *child) begin(leader int) (*exec.Cmd, error) {
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own descriptor
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaving {
+		return nil, errLeaving
+	}
+	cmd := c.command()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = childAttributes(leader)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c.process = cmd.Process
+	return cmd, nil
+}
+
+// signal sends a signal to the child, which is not started again after that.
+func (c *child) signal(signal os.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving = true
+	_ = c.process.Signal(signal) // fails only if it is gone already
 }
 
 // leader is the process group that children join, 0 to make one.
@@ -81,7 +130,7 @@ func (g *group) leader() int {
 	if len(g.children) == 0 {
 		return 0
 	}
-	return g.children[0].cmd.Process.Pid
+	return g.children[0].process.Pid
 }
 
 func (c *child) ended(err error) error {
@@ -120,7 +169,7 @@ func (g *group) await(ctx context.Context, what string, check func(context.Conte
 // kill lets no child finish what it does: without one of them the others would wait for it in vain.
 func (g *group) kill() {
 	for _, c := range g.children {
-		_ = c.cmd.Process.Kill() // fails only if it is gone already
+		c.signal(os.Kill)
 	}
 }
 
@@ -132,12 +181,12 @@ func (g *group) stop() {
 }
 
 func (c *child) stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only if it is gone already
+	c.signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
 		return
 	case <-time.After(stopTimeout):
 	}
-	_ = c.cmd.Process.Kill()
+	c.signal(os.Kill)
 	<-c.done
 }

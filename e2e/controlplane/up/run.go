@@ -43,6 +43,7 @@ func run(ctx context.Context, opts options, stdin io.Reader, stdout io.Writer) e
 	}
 	err = c.bringUp(ctx)
 	if err == nil {
+		c.group.restart.Store(opts.restart)
 		fmt.Fprintf(stdout, "control plane ready: KUBECONFIG=%s (%s)\n", opts.kubeconfig, server(c.ports.APIServer))
 		<-ctx.Done()
 		err = context.Cause(ctx)

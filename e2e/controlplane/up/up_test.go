@@ -97,6 +97,35 @@ func TestEndOfAComponentEndsTheControlPlane(t *testing.T) {
 	up.waitNothingLeft(t)
 }
 
+// With --restart, what was stored is there again, at the same address, whichever component was killed.
+func TestComponentsAreRestarted(t *testing.T) {
+	up := start(t, t.TempDir(), "--restart")
+	admin := client(t, up.config(t))
+	for pid, name := range up.children(t) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	deadline := time.Now().Add(timeout)
+	for tick := time.Tick(100 * time.Millisecond); ; <-tick {
+		_, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(t.Context(), "default", metav1.GetOptions{})
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	up.pids = nil
+	if got, want := len(up.children(t)), 3; got != want {
+		t.Errorf("%d components run, want %d", got, want)
+	}
+	if code := up.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d, want 0: %s", code, up.stderr)
+	}
+	up.waitNothingLeft(t)
+}
+
 func TestTwoRunSideBySide(t *testing.T) {
 	one, two := start(t, t.TempDir()), start(t, t.TempDir())
 	if one.config(t).Host == two.config(t).Host {
