@@ -339,7 +339,7 @@ validations:
 tests:
 - name: t
   object: {spec: {stages: [{name: a, sourceRef: {name: x}}]}}
-  oldObject: {spec: {stages: [{name: a, sourceRef: {name: x}}]}}
+  oldObject: {spec: {suspend: true, stages: [{name: a, sourceRef: {name: x}}]}}
   defaulted: {spec: {dependsOn: [{name: base}], stages: [{name: a, sourceRef: {name: x}}]}}
   expect: allow`)
 	results, err := policytest.Run(t.Context(), made)
