@@ -18,12 +18,13 @@ import (
 // maxPatchGrowth bounds, in bytes, what the copy operations of a JSON Patch may add to a StageSet.
 const maxPatchGrowth = 1 << 20
 
-// Default is a copy of in.Object in which the mutations of all policies filled in what was unset, or overrode what was set,
-// and in which the annotation stages.metio.wtf/defaulted-by says which policy set what. A policy sees what those before it,
-// by name, filled in. Doing it twice is the same as doing it once. Of an update that leaves the spec alone only labels and
-// annotations are defaulted: who adds a label does not change what runs. Default is nil without an object.
+// Default is in.Object after the mutations of all policies filled in what was unset, or overrode what was set, with the
+// annotation stages.metio.wtf/defaulted-by that says which policy set what: in.Object itself if that changes nothing, and
+// otherwise another object. A policy sees what those before it, by name, filled in. Doing it twice is the same as doing it
+// once. Of an update that leaves the spec alone only labels and annotations are defaulted: who adds a label does not change
+// what runs. Default is nil without an object.
 //
-// The copy is usable also when the error is not nil: the error has a line for each policy that could not be evaluated and
+// The object is usable also when the error is not nil: the error has a line for each policy that could not be evaluated and
 // does not ignore that, which then has set nothing; all others have.
 func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
 	if in.Object == nil {
@@ -38,7 +39,7 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 		maps.Copy(claims, parseClaims(in.OldObject)) // whoever set what is in the spec has set it still
 	}
 	if len(candidates) == 0 && len(claims) == 0 {
-		return in.Object.DeepCopy(), nil
+		return in.Object, nil
 	}
 	// Claims are verified by defaulting up to twice more, which costs the same each time.
 	d := &defaulter{
@@ -69,7 +70,7 @@ type defaulter struct {
 func (d *defaulter) run(ctx context.Context, object *unstructured.Unstructured) (
 	*unstructured.Unstructured, claimSet, error,
 ) {
-	current, filled := object.DeepCopy(), claimSet{}
+	current, filled := object, claimSet{}
 	var failures []error
 	for _, p := range d.policies {
 		next, added, failed := d.apply(ctx, p, current)

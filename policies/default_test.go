@@ -146,6 +146,9 @@ mutations:
 			if diff := cmp.Diff(want.Object, got.Object); diff != "" {
 				t.Errorf("defaulted (-want +got):\n%s", diff)
 			}
+			if cmp.Equal(before, got) && got != in.Object {
+				t.Error("what is not changed was copied")
+			}
 			in.Object = got
 			again, err := set.Default(t.Context(), in)
 			if err != nil {

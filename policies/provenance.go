@@ -35,7 +35,7 @@ func parseClaims(object *unstructured.Unstructured) claimSet {
 	return claims
 }
 
-// annotate writes claims to object, and takes the annotation away if there are none.
+// annotate is object with claims in the annotation, and without the annotation if there are none.
 func annotate(object *unstructured.Unstructured, claims claimSet) *unstructured.Unstructured {
 	annotations := object.GetAnnotations()
 	if _, present := annotations[v1.AnnotationDefaultedBy]; !present && len(claims) == 0 {
@@ -55,8 +55,9 @@ func annotate(object *unstructured.Unstructured, claims claimSet) *unstructured.
 	if len(annotations) == 0 {
 		annotations = nil
 	}
-	object.SetAnnotations(annotations)
-	return object
+	annotated := object.DeepCopy()
+	annotated.SetAnnotations(annotations)
+	return annotated
 }
 
 // verify are those claims of the original object that are true of result. The annotation comes back with every update, and
@@ -66,6 +67,9 @@ func annotate(object *unstructured.Unstructured, claims claimSet) *unstructured.
 // whose value is made from the one that it replaced.
 func (d *defaulter) verify(ctx context.Context, result *unstructured.Unstructured, claims, filled claimSet) claimSet {
 	verified, open := claimSet{}, claimSet{}
+	if len(claims) == 0 {
+		return verified
+	}
 	current, former := fieldsOf(result), fieldsOf(d.OldObject)
 	had := parseClaims(d.OldObject)
 	for field, policy := range claims {

@@ -62,7 +62,10 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 	if err != nil {
 		warnings = append(warnings, "some defaults are missing: "+err.Error())
 	}
-	response := patch(request.Object.Raw, defaulted)
+	response := admission.Allowed("")
+	if defaulted != in.Object {
+		response = patch(request.Object.Raw, defaulted)
+	}
 	return response.WithWarnings(warnings...)
 }
 
