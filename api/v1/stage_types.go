@@ -62,6 +62,11 @@ type Stage struct {
 	// +optional
 	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
 
+	// postBuild replaces references such as ${name} in the rendered objects, after everything else. Without it they stay
+	// as they are.
+	// +optional
+	PostBuild *PostBuild `json:"postBuild,omitempty"`
+
 	// readyChecks adds to what must be healthy before the next stage starts.
 	// +optional
 	ReadyChecks *ReadyChecks `json:"readyChecks,omitempty"`
@@ -159,6 +164,48 @@ type CommonMetadata struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// PostBuild says what the variables in the rendered objects stand for. A reference to a variable that has no value and no
+// default is an error.
+type PostBuild struct {
+	// substitute has values by name; they win over those of substituteFrom.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=256
+	Substitute map[string]string `json:"substitute,omitempty"`
+
+	// substituteFrom lists ConfigMaps and Secrets in the StageSet's namespace whose entries are values; of equal names the
+	// last one wins. They are read as spec.serviceAccountName.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	SubstituteFrom []SubstituteReference `json:"substituteFrom,omitempty"`
+}
+
+// SubstituteKind is the kind of an object that has values of variables.
+// +kubebuilder:validation:Enum=ConfigMap;Secret
+type SubstituteKind string
+
+const (
+	// SubstituteConfigMap is a ConfigMap; the entries under data count.
+	SubstituteConfigMap SubstituteKind = "ConfigMap"
+	// SubstituteSecret is a Secret; no message tells its values.
+	SubstituteSecret SubstituteKind = "Secret"
+)
+
+// SubstituteReference names an object that has values of variables.
+type SubstituteReference struct {
+	// +required
+	Kind SubstituteKind `json:"kind"`
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// optional says that the object need not exist.
+	// +optional
+	Optional bool `json:"optional,omitempty"`
 }
 
 // ReadyChecks says what else must be healthy.

@@ -13,6 +13,14 @@ const (
 	AnnotationPrune = "stages.metio.wtf/prune"
 	// PruneDisabled is the value of AnnotationPrune that has an effect.
 	PruneDisabled = "disabled"
+	// AnnotationAllowMassPrune on a StageSet allows a release that deletes most of what a stage has applied. Its value is the
+	// revision of the stage's artifact; several are separated by commas.
+	AnnotationAllowMassPrune = "stages.metio.wtf/allow-mass-prune"
+	// AnnotationSubstitute with the value "disabled" keeps postBuild from replacing anything in a rendered object; on a
+	// kustomization, in all that it renders. Flux reads the same annotation.
+	AnnotationSubstitute = "kustomize.toolkit.fluxcd.io/substitute"
+	// SubstituteDisabled is the value of AnnotationSubstitute that has an effect.
+	SubstituteDisabled = "disabled"
 	// AnnotationDefaultedBy on a StageSet records which policy set which field (field=policy, comma separated).
 	AnnotationDefaultedBy = "stages.metio.wtf/defaulted-by"
 	// AnnotationDefaultServiceAccount on a Namespace names the default account of its StageSets. It counts only where the

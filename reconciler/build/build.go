@@ -23,6 +23,19 @@ type Options struct {
 	Patches        []v1.Patch
 	Images         []v1.Image
 	CommonMetadata *v1.CommonMetadata
+	// Variables are what postBuild substitutes in all of that.
+	Variables Variables
+}
+
+// OptionsOf are those of a stage, with the values of the variables of its postBuild.
+func OptionsOf(stage v1.Stage, variables Variables) Options {
+	return Options{
+		Path:           stage.Path,
+		Patches:        stage.Patches,
+		Images:         stage.Images,
+		CommonMetadata: stage.CommonMetadata,
+		Variables:      variables,
+	}
 }
 
 // kustomizationNames are the names of the file that makes a directory a kustomization.
@@ -32,8 +45,8 @@ var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Ku
 //
 // A directory with a kustomization file is built with kustomize. In any other, every .yaml, .yml and .json file below it
 // is read; a directory below it that has a kustomization file is built with kustomize in its place, as
-// kustomize-controller does. Then come patches, images and common metadata, then the stringData of Secrets is folded into
-// their data.
+// kustomize-controller does. Then come patches, images and common metadata, then variables are substituted in what there is
+// then, and the stringData of Secrets is folded into their data.
 //
 // A failure is a failure.Error with reason BuildFailed whose message names file and line where there is one: Stalled, as
 // the same artifact never renders otherwise, except where time ran out.
@@ -94,6 +107,9 @@ func (b *builder) build(ctx context.Context, opts Options) ([]Object, error) {
 		return nil, err
 	}
 	addMetadata(objects, opts.CommonMetadata)
+	if err := b.substitute(objects, opts.Variables); err != nil {
+		return nil, err
+	}
 	for _, object := range objects {
 		if err := object.foldSecret(); err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ type scan struct {
 	// origins is file:line of resources by group, kind and name; empty where there is more than one.
 	origins map[string]string
 	// secrets are values that no message may hold.
-	secrets secrets
+	secrets Secrets
 }
 
 // kustomization is a directory with a kustomization file.

@@ -13,7 +13,7 @@ func (s *scan) vet(ctx context.Context, at site, content *types.Kustomization, t
 		return err
 	}
 	for _, vetField := range []func(site, *types.Kustomization) error{
-		s.vetPatches, s.vetOldPatches, s.vetGenerators, s.vetReplacements, s.vetConfigurations, s.vetPlugins,
+		s.vetPatches, s.vetOldPatches, s.vetGenerators, s.vetReplacements, s.vetConfigurations, s.vetPlugins, s.vetOptOut,
 	} {
 		if err := vetField(at, content); err != nil {
 			return err
@@ -111,7 +111,7 @@ func originKey(object Object) string {
 // noteSecret notes the values of a Secret, or of a patch for one.
 func (s *scan) noteSecret(fields map[string]any) {
 	if fields["kind"] == "Secret" {
-		s.secrets.add(fields["data"])
-		s.secrets.add(fields["stringData"])
+		s.secrets.addAll(fields["data"])
+		s.secrets.addAll(fields["stringData"])
 	}
 }

@@ -80,9 +80,9 @@ func (s *scan) vetGenerators(at site, content *types.Kustomization) error {
 func (s *scan) vetPairs(at site, field string, sources *types.KvPairSources, secret bool) error {
 	for _, literal := range sources.LiteralSources {
 		if _, value, found := strings.Cut(literal, "="); secret && found {
-			s.secrets.add(strings.Trim(value, `"'`))
+			s.secrets.Add(strings.Trim(value, `"'`))
 		} else if secret {
-			s.secrets.add(literal)
+			s.secrets.Add(literal)
 		}
 	}
 	for i, source := range sources.FileSources {
@@ -98,7 +98,7 @@ func (s *scan) vetPairs(at site, field string, sources *types.KvPairSources, sec
 		}
 		sources.FileSources[i] = key + name
 		if secret {
-			s.secrets.add(strings.TrimSpace(string(content)))
+			s.secrets.Add(strings.TrimSpace(string(content)))
 		}
 	}
 	for i, reference := range sources.EnvSources {
@@ -109,7 +109,7 @@ func (s *scan) vetPairs(at site, field string, sources *types.KvPairSources, sec
 		sources.EnvSources[i] = name
 		for line := range strings.Lines(string(content)) {
 			if _, value, found := strings.Cut(line, "="); found && secret {
-				s.secrets.add(strings.TrimSpace(value))
+				s.secrets.Add(strings.TrimSpace(value))
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 		ended.Stages[i].Revision = pinned.Stages[i].Pin.Revision
 		ended.Stages[i].Digest = pinned.Stages[i].Pin.Digest
 	}
-	return ended
+	return ended.redacted(pinned.Redact)
 }
 
 func failed(err error) outcome {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -55,19 +56,28 @@ type PinnedStage struct {
 	Client *tenant.Client
 	Pin    source.Pin
 }
+	// Variables are what postBuild substitutes; nil if the stage has none.
+	Variables build.Variables
 
 // Pinned is a StageSet whose sources are pinned for a whole run.
 type Pinned struct {
 	Stages []PinnedStage
 }
+	// secrets are the values of variables that no message may tell.
+	secrets build.Secrets
 
-// Identity is equal for equal pins applied as equal accounts: a run goes on as long as it does not change.
+// Redact is a text about the release without values of the Secrets that it substitutes. What API servers, webhooks and
+// policies say of an object may quote any field of it.
+func (p Pinned) Redact(text string) string { return p.secrets.Redact(text) }
+
+// Identity is equal for equal pins and variables applied as equal accounts: a run goes on as long as it does not change.
 func (p Pinned) Identity() string {
 	hash := sha256.New()
 	for _, stage := range p.Stages {
 		fmt.Fprintf(hash, "%s\x00%s\x00%s\x00%s\x00%s\n",
 			stage.Stage.Name, stage.Client.Account(), stage.Pin.URL, stage.Pin.Digest, stage.Pin.Revision)
 	}
+		_ = json.NewEncoder(hash).Encode(stage.Variables) // texts, and a hash takes everything
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
@@ -80,8 +90,8 @@ func (p Pinned) Revisions() map[string]string {
 	return revisions
 }
 
-// Pin finds each stage's account, resolves all sources, each as the stage's account, has them reviewed, and checks
-// dependsOn. It reports the problems of all stages at once.
+// Pin finds each stage's account, resolves all sources, each as the stage's account, has them reviewed, checks dependsOn,
+// and reads the variables that are substituted. It reports the problems of all stages at once.
 func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pinned, error) {
 	if set.Spec.KubeConfig != nil {
 		return Pinned{}, failure.NewStalled(v1.ReasonInvalidSpec,
@@ -100,7 +110,11 @@ func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pi
 	if err := review.Err(); err != nil {
 		return Pinned{}, err
 	}
-	return pinned, p.dependencies(ctx, set, pinned)
+	if err := p.dependencies(ctx, set, pinned); err != nil {
+		return Pinned{}, err
+	}
+	err = p.variables(ctx, set, &pinned)
+	return pinned, err
 }
 
 // AccountName is the account that a stage is applied as; empty if neither the stage nor the StageSet names one.

@@ -111,12 +111,7 @@ func (p *Pipeline) render(ctx context.Context, stage *PinnedStage) (build.Manife
 		return build.Manifests{}, err
 	}
 	defer artifact.Close()
-	return p.Builds.Build(ctx, stage.Pin.Digest, artifact.FS(), build.Options{
-		Path:           stage.Stage.Path,
-		Patches:        stage.Stage.Patches,
-		Images:         stage.Stage.Images,
-		CommonMetadata: stage.Stage.CommonMetadata,
-	})
+	return p.Builds.Build(ctx, stage.Pin.Digest, artifact.FS(), build.OptionsOf(stage.Stage, stage.Variables))
 }
 
 func (p *Pipeline) place(ctx context.Context, set *v1.StageSet, pinned Pinned, built []build.StageManifests) error {
