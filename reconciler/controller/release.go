@@ -80,6 +80,7 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 	// Only a run that waits is kept; every other end starts anew.
 	snap.memo.drop()
 	progress, err := run.Advance(ctx, snap.book)
+	r.reportCorrected(ctx, snap.set, run.Corrected())
 	ended := outcome{again: progress.Pause}
 	ended.CurrentStage = progress.Name
 	switch {
@@ -114,7 +115,6 @@ func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) 
 	return release.New(cleared, r.stages(next.set, next.pinned), pipeline.Recorded(records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
-		Selector:    pipeline.Owner(next.set).Selector(),
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
 	}), nil
 }

@@ -2,7 +2,9 @@ package drift
 
 import (
 	"reflect"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -12,10 +14,15 @@ import (
 type State int
 
 const (
-	// Missing: the object does not exist, or is another one under the same name.
+	// Missing: the object does not exist.
 	Missing State = iota
 	// Changed: what is rendered now is not what was recorded as applied.
 	Changed
+	// Replaced: it is another object under the name of the one that was applied.
+	Replaced
+	// Disowned: somebody wrote the object since, and managedFields no longer say that we applied it: a field that leaves
+	// the manifest would stay, and nothing would be deleted.
+	Disowned
 	// Suspect: somebody wrote the object since; only a dry-run can say whether a field of ours changed.
 	Suspect
 	// Unchanged: the object is as our last apply left it.
@@ -31,9 +38,11 @@ func Compare(rendered *unstructured.Unstructured, hash string, recorded v1.Inven
 	case recorded.RenderedHash != hash || hash == "":
 		return Changed
 	case recorded.UID != live.UID:
-		return Changed
+		return Replaced
 	case recorded.ResourceVersion == live.ResourceVersion:
 		return Unchanged
+	case !live.Managed:
+		return Disowned
 	case recorded.Generation != 0 && recorded.Generation == live.Generation && metadataHolds(rendered, live):
 		return Unchanged
 	default:
@@ -41,10 +50,16 @@ func Compare(rendered *unstructured.Unstructured, hash string, recorded v1.Inven
 	}
 }
 
-// metadataHolds is true when the live labels and annotations have every rendered value: changes of metadata do not
-// count in the generation.
+// metadataHolds is true when the live metadata has everything that is rendered: changes of metadata do not count in the
+// generation.
 func metadataHolds(rendered *unstructured.Unstructured, live *Live) bool {
-	return holds(rendered.GetLabels(), live.Labels) && holds(rendered.GetAnnotations(), live.Annotations)
+	return holds(rendered.GetLabels(), live.Labels) && holds(rendered.GetAnnotations(), live.Annotations) &&
+		!slices.ContainsFunc(rendered.GetFinalizers(), func(finalizer string) bool {
+			return !slices.Contains(live.Finalizers, finalizer)
+		}) &&
+		!slices.ContainsFunc(rendered.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+			return !slices.Contains(live.Owners, owner.UID)
+		})
 }
 
 func holds(rendered, live map[string]string) bool {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
 )
@@ -11,10 +12,20 @@ import (
 func TestCompare(t *testing.T) {
 	rendered := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"labels": map[string]any{"app": "web"}, "annotations": map[string]any{"note": "x"},
+		"finalizers": []any{"ours"}, "ownerReferences": []any{map[string]any{"uid": "owner"}},
 	}}}
+	// live is what somebody wrote after us.
+	live := func(generation int64, change func(*Live)) *Live {
+		seen := &Live{
+			UID: "1", ResourceVersion: "11", Generation: generation, Managed: true,
+			Labels: map[string]string{"app": "web", "theirs": "y"}, Annotations: map[string]string{"note": "x"},
+			Finalizers: []string{"theirs", "ours"}, Owners: []types.UID{"owner"},
+		}
+		change(seen)
+		return seen
+	}
+	nothing := func(*Live) {}
 	recorded := v1.InventoryEntry{UID: "1", ResourceVersion: "10", Generation: 2, RenderedHash: "h"}
-	ours := map[string]string{"app": "web", "theirs": "y"}
-	note := map[string]string{"note": "x"}
 	withoutGeneration := recorded
 	withoutGeneration.Generation = 0
 	cases := map[string]struct {
@@ -23,23 +34,26 @@ func TestCompare(t *testing.T) {
 		live     *Live
 		want     State
 	}{
-		"does not exist":     {hash: "h", recorded: recorded, want: Missing},
-		"never recorded":     {hash: "h", live: &Live{UID: "1"}, want: Changed},
-		"written ahead only": {hash: "h", recorded: v1.InventoryEntry{}, live: &Live{UID: "1"}, want: Changed},
-		"another content":    {hash: "new", recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Changed},
-		"another object":     {hash: "h", recorded: recorded, live: &Live{UID: "2", ResourceVersion: "10"}, want: Changed},
-		"untouched":          {hash: "h", recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Unchanged},
-		"only its status was": {hash: "h", recorded: recorded, want: Unchanged,
-			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Labels: ours, Annotations: note}},
-		"its spec was": {hash: "h", recorded: recorded, want: Suspect,
-			live: &Live{UID: "1", ResourceVersion: "11", Generation: 3, Labels: ours, Annotations: note}},
+		"does not exist":      {hash: "h", recorded: recorded, want: Missing},
+		"never recorded":      {hash: "h", live: &Live{UID: "1"}, want: Changed},
+		"written ahead only":  {hash: "h", recorded: v1.InventoryEntry{}, live: &Live{UID: "1"}, want: Changed},
+		"another content":     {hash: "new", recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Changed},
+		"another object":      {hash: "h", recorded: recorded, live: &Live{UID: "2", ResourceVersion: "10"}, want: Replaced},
+		"untouched":           {hash: "h", recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Unchanged},
+		"only its status was": {hash: "h", recorded: recorded, want: Unchanged, live: live(2, nothing)},
+		"its spec was":        {hash: "h", recorded: recorded, want: Suspect, live: live(3, nothing)},
 		// Metadata does not count in the generation.
 		"a label of ours was": {hash: "h", recorded: recorded, want: Suspect,
-			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Labels: map[string]string{"app": "no"}, Annotations: note}},
+			live: live(2, func(l *Live) { l.Labels = map[string]string{"app": "no"} })},
 		"an annotation of ours was removed": {hash: "h", recorded: recorded, want: Suspect,
-			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Labels: ours}},
-		"a kind without generation was": {hash: "h", recorded: withoutGeneration, want: Suspect,
-			live: &Live{UID: "1", ResourceVersion: "11", Labels: ours, Annotations: note}},
+			live: live(2, func(l *Live) { l.Annotations = nil })},
+		"a finalizer of ours was removed": {hash: "h", recorded: recorded, want: Suspect,
+			live: live(2, func(l *Live) { l.Finalizers = []string{"theirs"} })},
+		"an owner of ours was removed": {hash: "h", recorded: recorded, want: Suspect,
+			live: live(2, func(l *Live) { l.Owners = nil })},
+		"a kind without generation was": {hash: "h", recorded: withoutGeneration, want: Suspect, live: live(0, nothing)},
+		"nobody says that we applied it": {hash: "h", recorded: recorded, want: Disowned,
+			live: live(2, func(l *Live) { l.Managed = false })},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/health"
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/tenant"
 )
 
@@ -43,7 +43,12 @@ type Live struct {
 	Generation      int64
 	Labels          map[string]string
 	Annotations     map[string]string
-	Health          health.Result
+	Finalizers      []string
+	// Owners are the UIDs in the object's ownerReferences.
+	Owners []types.UID
+	// Managed is true when managedFields have an Apply entry of the StageSet; only Observe fills it in.
+	Managed bool
+	Health  health.Result
 }
 
 // Snapshot maps the observed keys that exist to what was seen of them.
@@ -55,27 +60,45 @@ func LiveOf(ctx context.Context, reader StatusReader, obj *unstructured.Unstruct
 	if seen.Verdict == health.Silent && !reader.HasStatus(ctx, obj.GroupVersionKind()) {
 		seen = health.Result{}
 	}
-	return Live{
+	live := Live{
 		UID:             obj.GetUID(),
 		ResourceVersion: obj.GetResourceVersion(),
 		Generation:      obj.GetGeneration(),
 		Labels:          obj.GetLabels(),
 		Annotations:     obj.GetAnnotations(),
+		Finalizers:      obj.GetFinalizers(),
 		Health:          seen,
 	}
+	for _, owner := range obj.GetOwnerReferences() {
+		live.Owners = append(live.Owners, owner.UID)
+	}
+	return live
 }
 
-// Observe reads what the entries name. The selector matches everything that the StageSet owns. An entry
-// that the LIST does not return is fetched by name before it is called missing: somebody may have removed its label. Where
-// listing is forbidden, each object is fetched by name. A kind that the API server does not serve has no objects.
-func Observe(ctx context.Context, reader Reader, selector labels.Selector, entries []v1.InventoryEntry) (Snapshot, error) {
-	snapshot := Snapshot{}
+// observer reads for one StageSet as one account.
+type observer struct {
+	reader Reader
+	owner  ownership.Owner
+	into   Snapshot
+}
+
+// Observe reads what the owner's entries name. An entry that the LIST does not return is fetched by name before it is called
+// missing: somebody may have removed its label. Where listing is forbidden, each object is fetched by name. A kind that the
+// API server does not serve has no objects.
+func Observe(ctx context.Context, reader Reader, owner ownership.Owner, entries []v1.InventoryEntry) (Snapshot, error) {
+	o := observer{reader: reader, owner: owner, into: Snapshot{}}
 	for _, group := range grouped(entries) {
-		if err := observeGroup(ctx, reader, selector, group, snapshot); err != nil {
+		if err := o.observe(ctx, group); err != nil {
 			return nil, err
 		}
 	}
-	return snapshot, nil
+	return o.into, nil
+}
+
+func (o observer) see(ctx context.Context, key inventory.Key, obj *unstructured.Unstructured) {
+	live := LiveOf(ctx, o.reader, obj)
+	live.Managed = ownership.Manages(obj, o.owner.FieldManager())
+	o.into[key] = live
 }
 
 // group is what one LIST covers.
@@ -105,21 +128,21 @@ func grouped(entries []v1.InventoryEntry) []group {
 	return groups
 }
 
-func observeGroup(ctx context.Context, reader Reader, selector labels.Selector, wanted group, into Snapshot) error {
+func (o observer) observe(ctx context.Context, wanted group) error {
 	missing := map[inventory.Key]bool{}
 	for _, key := range wanted.keys {
 		missing[key] = true
 	}
 	options := tenant.ListOptions{
-		Namespace: wanted.namespace, Selector: selector, MetadataOnly: health.ByExistence(wanted.gvk.GroupKind()),
+		Namespace: wanted.namespace, Selector: o.owner.Selector(), MetadataOnly: health.ByExistence(wanted.gvk.GroupKind()),
 	}
-	err := reader.List(ctx, wanted.gvk, options, func(obj *unstructured.Unstructured) {
+	err := o.reader.List(ctx, wanted.gvk, options, func(obj *unstructured.Unstructured) {
 		key := inventory.Key{
 			Group: wanted.gvk.Group, Kind: wanted.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
 		}
 		if missing[key] {
 			obj.SetGroupVersionKind(wanted.gvk)
-			into[key] = LiveOf(ctx, reader, obj)
+			o.see(ctx, key, obj)
 			delete(missing, key)
 		}
 	})
@@ -129,20 +152,20 @@ func observeGroup(ctx context.Context, reader Reader, selector labels.Selector, 
 	case err != nil && !apierrors.IsForbidden(err):
 		return err
 	}
-	return fetchMissing(ctx, reader, wanted, missing, into)
+	return o.fetchMissing(ctx, wanted, missing)
 }
 
-func fetchMissing(ctx context.Context, reader Reader, wanted group, missing map[inventory.Key]bool, into Snapshot) error {
+func (o observer) fetchMissing(ctx context.Context, wanted group, missing map[inventory.Key]bool) error {
 	keys := slices.DeleteFunc(slices.Clone(wanted.keys), func(key inventory.Key) bool { return !missing[key] })
 	for _, key := range keys {
-		obj, err := reader.Get(ctx, wanted.gvk, key.Namespace, key.Name)
+		obj, err := o.reader.Get(ctx, wanted.gvk, key.Namespace, key.Name)
 		switch {
 		case apierrors.IsNotFound(err) || notServed(err):
 			continue
 		case err != nil:
 			return err
 		}
-		into[key] = LiveOf(ctx, reader, obj)
+		o.see(ctx, key, obj)
 	}
 	return nil
 }

@@ -49,28 +49,54 @@ func dryRun(ctx context.Context, in Input, stages []ClearedStage) error {
 }
 
 func check(ctx context.Context, in Input, stage ClearedStage, object *Object) error {
-	desired := object.Desired()
-	answer, err := in.Applier.Apply(ctx, stage.target, desired, true)
+	if object.state == drift.Suspect {
+		return verify(ctx, in, stage, object)
+	}
+	answer, err := in.Applier.Apply(ctx, stage.target, object.Desired(), true)
 	if err != nil {
 		return err
 	}
-	switch object.state {
-	case drift.Missing:
-		// A dry-run that would create has no resourceVersion; one that has it found an object that no inventory names.
-		if answer.GetResourceVersion() != "" {
-			live := drift.LiveOf(ctx, stage.target, answer)
-			object.live, object.state = &live, drift.Changed
+	// A dry-run that would create has no resourceVersion; one that has it found an object that no inventory names.
+	if object.state == drift.Missing && answer.GetResourceVersion() != "" {
+		live := drift.LiveOf(ctx, stage.target, answer)
+		object.live, object.state = &live, drift.Changed
+	}
+	return nil
+}
+
+// maxVerifications is how often a suspect is looked at that others write at the same time.
+const maxVerifications = 3
+
+// verify compares a suspect with what an apply would make of it. Both have to be of one moment: what others write between
+// the two requests is no drift.
+func verify(ctx context.Context, in Input, stage ClearedStage, object *Object) error {
+	desired := object.Desired()
+	var live, answer *unstructured.Unstructured
+	for range maxVerifications {
+		var err error
+		live, err = stage.target.Get(ctx, desired.GroupVersionKind(), object.key.Namespace, object.key.Name)
+		if apierrors.IsNotFound(err) {
+			object.live, object.state = nil, drift.Missing
+			object.found = &drift.Found{Key: object.key, State: drift.Missing}
+			return check(ctx, in, stage, object)
 		}
-	case drift.Suspect:
-		live, err := stage.target.Get(ctx, desired.GroupVersionKind(), object.key.Namespace, object.key.Name)
 		if err != nil {
 			return err
 		}
-		if drift.Same(live, answer) {
-			seen := drift.LiveOf(ctx, stage.target, live)
-			object.live, object.state, object.verified = &seen, drift.Unchanged, true
+		if answer, err = in.Applier.Apply(ctx, stage.target, desired, true); err != nil {
+			return err
+		}
+		if answer.GetResourceVersion() == live.GetResourceVersion() {
+			break
 		}
 	}
+	if drift.Same(live, answer) {
+		seen := drift.LiveOf(ctx, stage.target, live)
+		object.live, object.state, object.verified = &seen, drift.Unchanged, true
+		return nil
+	}
+	found := drift.Explain(live, answer, in.Applier.Owner.FieldManager())
+	object.found = &found
 	return nil
 }
 

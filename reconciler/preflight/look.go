@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/drift"
@@ -14,10 +13,10 @@ import (
 
 // Look reads the health of what the entries name, as the stage's account. Objects that do not exist, or are others than the
 // entries name, are not in the answer. Its error is a *failure.Error.
-func Look(ctx context.Context, stage ClearedStage, selector labels.Selector, entries []v1.InventoryEntry) (
+func (c Cleared) Look(ctx context.Context, stage ClearedStage, entries []v1.InventoryEntry) (
 	map[inventory.Key]health.Result, error,
 ) {
-	snapshot, err := drift.Observe(ctx, stage.target, selector, entries)
+	snapshot, err := drift.Observe(ctx, stage.target, c.applier.Owner, entries)
 	if err != nil {
 		return nil, CannotAsk(stage, err)
 	}

@@ -58,6 +58,7 @@ type Object struct {
 	rendered Rendered
 	key      inventory.Key
 	state    drift.State
+	found    *drift.Found
 	live     *drift.Live
 	verified bool
 	waitsFor string
@@ -81,6 +82,10 @@ func (o *Object) Wave() int { return o.wave }
 
 // Changed is true when the object has to be written.
 func (o *Object) Changed() bool { return o.state != drift.Unchanged }
+
+// Drift is what somebody else did to the object since it was applied as it is rendered now; nil if it is as it was, or if
+// what is rendered has changed.
+func (o *Object) Drift() *drift.Found { return o.found }
 
 // Deferred is true when the dry-run has to wait for something that the release itself creates earlier.
 func (o *Object) Deferred() bool { return o.waitsFor != "" }
@@ -173,7 +178,7 @@ func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
 		snapshot, seen := snapshots[stage.Account]
 		if !seen {
 			var err error
-			snapshot, err = drift.Observe(ctx, stage.Target, in.Applier.Owner.Selector(), recordedOf(in, stage.Account))
+			snapshot, err = drift.Observe(ctx, stage.Target, in.Applier.Owner, recordedOf(in, stage.Account))
 			if err != nil {
 				return nil, cannotAsk(stage.Name, stage.Account, err)
 			}
@@ -207,6 +212,17 @@ func recordedOf(in Input, account string) []v1.InventoryEntry {
 	return entries
 }
 
+// compare finds out what is known of the object without asking about it.
+func (o *Object) compare(recorded v1.InventoryEntry) {
+	o.state = drift.Compare(o.rendered.Desired, o.rendered.Hash, recorded, o.live)
+	switch o.state {
+	case drift.Missing, drift.Replaced, drift.Disowned:
+		if recorded.UID != "" && recorded.RenderedHash == o.rendered.Hash {
+			o.found = &drift.Found{Key: o.key, State: o.state}
+		}
+	}
+}
+
 func classify(stage Stage, recorded map[inventory.Key]v1.InventoryEntry, snapshot drift.Snapshot) ClearedStage {
 	cleared := ClearedStage{name: stage.Name, account: stage.Account, target: stage.Target}
 	for _, rendered := range stage.Objects {
@@ -214,7 +230,7 @@ func classify(stage Stage, recorded map[inventory.Key]v1.InventoryEntry, snapsho
 		if live, found := snapshot[object.key]; found {
 			object.live = &live
 		}
-		object.state = drift.Compare(rendered.Desired, rendered.Hash, recorded[object.key], object.live)
+		object.compare(recorded[object.key])
 		cleared.objects = append(cleared.objects, object)
 	}
 	slices.SortStableFunc(cleared.objects, func(a, b *Object) int {

@@ -42,7 +42,7 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 			entries = append(entries, r.entries[key])
 		}
 	}
-	seen, err := preflight.Look(ctx, stage.cleared, r.options.Selector, entries)
+	seen, err := r.cleared.Look(ctx, stage.cleared, entries)
 	if err != nil {
 		return err
 	}

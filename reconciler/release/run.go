@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -37,8 +36,6 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Concurrency bounds the requests that are under way at once.
 	Concurrency int
-	// Selector matches everything that the StageSet owns.
-	Selector labels.Selector
 	// BeforeWrite is called before the first write to a target; it may be called more than once.
 	BeforeWrite func(ctx context.Context) error
 }
@@ -51,7 +48,9 @@ type Run struct {
 	stages  []*stage
 	// entries are the inventory entries of all objects of the release, as they are now.
 	entries map[inventory.Key]v1.InventoryEntry
-	resumed bool
+	// corrected are the drifted objects that were written since Corrected was asked.
+	corrected []*preflight.Object
+	resumed   bool
 }
 
 // stage is a stage of the run with its progress.

@@ -29,6 +29,7 @@ func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
 		r.entries[change.Key] = change.Entry
 		record.Entries[change.Key] = change.Entry
 	}
+	r.correct(stage, set)
 	stage.state.Remaining = set.Remaining
 	stage.judge(r.options.Clock.Now())
 	if err := book.Save(ctx, record); err != nil {

@@ -1,0 +1,24 @@
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/release"
+)
+
+// reportCorrected says what others did to objects that the pass has applied again, whatever comes of the rest of the pass.
+func (r *Reconciler) reportCorrected(ctx context.Context, set *v1.StageSet, corrected release.Corrected) {
+	if corrected.Objects == 0 {
+		return
+	}
+	driftCorrected.Add(float64(corrected.Objects))
+	log.FromContext(ctx).Info("drift corrected", "objects", corrected.Text)
+	first := corrected.First
+	// An event about the same pair within minutes is only counted, whatever its note is.
+	related := &corev1.ObjectReference{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name}
+	r.Events.Eventf(set, related, corev1.EventTypeNormal, v1.EventDriftCorrected, "Correct", "%s", note("corrected "+corrected.Text))
+}
