@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/e2e/cluster"
 )
@@ -51,6 +53,16 @@ func (k gadgetKind) definitionRef() *unstructured.Unstructured {
 
 func (k gadgetKind) manifest(name string) string {
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: Gadget\nmetadata: {name: %s}\nspec: {size: 1}\n", k.group, name)
+}
+
+// says waits for an object, and gives its status a condition, as a controller would.
+func (n *tenant) says(t testing.TB, object *unstructured.Unstructured, condition string) {
+	t.Helper()
+	n.WaitFor(t, object)
+	said := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[`+condition+`]}}`))
+	if err := n.Client.Status().Patch(t.Context(), object, said); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (k gadgetKind) ref(namespace, name string) *unstructured.Unstructured {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -14,15 +15,16 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/stageset/stageset/e2e/process"
 )
 
-// moment is a place in the work of a reconciler: one of its writes.
+// moment is a place in the work of a reconciler: one of its requests.
 type moment struct {
-	// write is the verb of RBAC and what is written: "patch configmaps", "delete stageinventories", "patch stagesets/status".
-	// "patch *" and "delete *" are any object that is not the product's own.
+	// write is the verb of RBAC and what it is about: "patch configmaps", "delete stageinventories", "patch stagesets/status",
+	// "list secrets". "patch *" and "delete *" are any object that is not the product's own. A dry-run is no moment.
 	write string
 	// nth counts such writes from one; zero is the first.
 	nth int
@@ -32,7 +34,8 @@ type moment struct {
 	stored bool
 }
 
-// relay is a way to the API server that changes nothing, until it is told to end who uses it at a moment.
+// relay is a way to the API server that changes nothing, until it is told to end who uses it at a moment, or to answer in the
+// API server's place.
 type relay struct {
 	server *httptest.Server
 	next   http.RoundTripper
@@ -41,13 +44,15 @@ type relay struct {
 	armed *trap
 }
 
-// trap waits for a moment in a namespace, and then kills.
+// trap waits for a moment in a namespace, and then kills, or answers with an error.
 type trap struct {
 	moment
 	namespace string
 	seen      int
 	victim    *process.Process
 	sprung    chan struct{}
+	answer    *apierrors.StatusError
+	left      int // how many answers are left
 }
 
 // relay is a relay to the cluster until the end of the test.
@@ -93,6 +98,22 @@ func (r *relay) kill(victim *process.Process, namespace string, at moment) <-cha
 	return r.armed.sprung
 }
 
+// refuse answers that many requests of the moment in the namespace with an error; the channel is closed after the last.
+func (r *relay) refuse(namespace string, at moment, answer *apierrors.StatusError, times int) <-chan struct{} {
+	at.nth = max(at.nth, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.armed = &trap{moment: at, namespace: namespace, answer: answer, left: times, sprung: make(chan struct{})}
+	return r.armed.sprung
+}
+
+// disarm lets everything pass from now on.
+func (r *relay) disarm() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.armed = nil
+}
+
 var errKilled = errors.New("the process that asked was killed")
 
 // RoundTrip passes a request on, unless it is the moment.
@@ -108,9 +129,26 @@ func (r *relay) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		response.Body.Close()
 	}
+	if sprung.answer != nil {
+		return sprung.answered(request)
+	}
 	sprung.victim.Kill()
 	close(sprung.sprung)
 	return nil, errKilled
+}
+
+// answered is the answer of a trap, as the API server would give it.
+func (t *trap) answered(request *http.Request) (*http.Response, error) {
+	status := t.answer.Status()
+	status.APIVersion, status.Kind = "v1", "Status"
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: int(status.Code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
 }
 
 func pass(next http.RoundTripper, request *http.Request, err error) (*http.Response, error) {
@@ -129,18 +167,26 @@ func (r *relay) springs(request *http.Request) (*trap, error) {
 	if trap == nil || namespace != trap.namespace || !trap.isOf(write) {
 		return nil, nil
 	}
-	body, err := io.ReadAll(request.Body)
-	if err != nil {
-		return nil, err
+	var body []byte
+	if request.Body != nil {
+		var err error
+		if body, err = io.ReadAll(request.Body); err != nil {
+			return nil, err
+		}
+		request.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	request.Body = io.NopCloser(bytes.NewReader(body))
 	if !bytes.Contains(body, []byte(trap.holding)) {
 		return nil, nil
 	}
 	if trap.seen++; trap.seen < trap.nth {
 		return nil, nil
 	}
-	r.armed = nil
+	if trap.left--; trap.left <= 0 {
+		r.armed = nil
+		if trap.answer != nil {
+			close(trap.sprung)
+		}
+	}
 	return trap, nil
 }
 
@@ -154,17 +200,21 @@ func (m moment) isOf(write string) bool {
 	return ofVerb && !strings.HasPrefix(resource, "stage")
 }
 
-// describe says in which namespace a request writes what; it is empty for one that stores nothing.
+// describe says in which namespace a request does what; it is empty for a dry-run and for a watch.
 func describe(request *http.Request) (namespace, write string) {
-	verbs := map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+	verbs := map[string]string{"GET": "list", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 	_, path, found := strings.Cut(request.URL.Path, "/namespaces/")
 	parts := strings.Split(path, "/")
-	if verbs[request.Method] == "" || request.URL.Query().Has("dryRun") || !found || len(parts) < 2 {
+	query := request.URL.Query()
+	if verbs[request.Method] == "" || query.Has("dryRun") || query.Has("watch") || !found || len(parts) < 2 {
 		return "", ""
 	}
-	resource := parts[1]
+	resource, verb := parts[1], verbs[request.Method]
+	if verb == "list" && len(parts) > 2 {
+		verb = "get"
+	}
 	if len(parts) > 3 {
 		resource += "/" + parts[3]
 	}
-	return parts[0], verbs[request.Method] + " " + resource
+	return parts[0], verb + " " + resource
 }

@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // what clients would log is in the tests' own failures
-	os.Exit(cluster.Run(m, cluster.WithNodes(), cluster.AtEnd(endScopes)))
+	os.Exit(cluster.Run(m, cluster.WithNodes(), cluster.WithRestarts(), cluster.AtEnd(endScopes)))
 }
 
 const (

@@ -271,12 +271,7 @@ func TestStageWaitsForACustomResourceToSaySomething(t *testing.T) {
 	n.wait(t, "app", phase("one", v1.StageVerifying), messageHas("silent: has no status yet"))
 	n.absent(t, n.configMap("settings"))
 
-	silent := gadget.ref(n.namespace, "silent")
-	n.WaitFor(t, silent)
-	said := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Wound","message":"it ticks"}]}}`)
-	if err := n.Client.Status().Patch(t.Context(), silent, client.RawPatch("application/merge-patch+json", said)); err != nil {
-		t.Fatal(err)
-	}
+	n.says(t, gadget.ref(n.namespace, "silent"), `{"type":"Ready","status":"True","reason":"Wound","message":"it ticks"}`)
 	n.waitReady(t, "app", "app", revision)
 	n.WaitFor(t, n.configMap("settings"))
 }

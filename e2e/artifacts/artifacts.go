@@ -48,6 +48,9 @@ func (s *Server) ServeHTTP(response http.ResponseWriter, request *http.Request) 
 	_, _ = response.Write(content)
 }
 
+// Close ends the server before the test does: what it served is gone.
+func (s *Server) Close() { s.http.Close() }
+
 // Host is the server's address with its port.
 func (s *Server) Host() string { return strings.TrimPrefix(s.http.URL, "http://") }
 
