@@ -7,6 +7,10 @@ import (
 
 // Labels, annotations and finalizers. docs/api.md lists them with their meaning.
 const (
+	// AnnotationDependsOn on a rendered object names others, of its stage or an earlier one, that have to be healthy before it
+	// is applied. The syntax is that of kpt and cli-utils: "group/namespaces/namespace/kind/name", or "group/kind/name" for
+	// what is in no namespace, separated by commas; the core group is empty.
+	AnnotationDependsOn = "config.kubernetes.io/depends-on"
 	// AnnotationRequestedAt on a StageSet asks for a pass now, as for every Flux object; any new value does.
 	AnnotationRequestedAt = "reconcile.fluxcd.io/requestedAt"
 	// AnnotationPrune with the value "disabled" on an object, live or rendered, keeps it from ever being deleted.

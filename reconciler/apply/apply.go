@@ -29,22 +29,22 @@ type Change struct {
 type ChangeSet struct {
 	// Changes are the written objects, in no particular order.
 	Changes []Change
-	// Barrier is what later waves wait for, such as a CRD that is not established; then Remaining is not zero.
-	Barrier health.Report
 	// Remaining is how many changed objects of the stage are not written yet.
 	Remaining int
 }
 
 // Stage writes the changed objects of a stage wave by wave, up to concurrency at once, and passes over those in done,
-// which an earlier call wrote. Objects whose dry-run had to wait are dry-run before their wave's first write. A wave that
-// fails ends the apply with all of its errors as one *failure.Error; what was written is in the ChangeSet in any case.
+// which an earlier call wrote. It ends before the first wave that comes after a gate which comes after what it wrote:
+// whether the gate is healthy is for the caller to say, and to call again. Objects whose dry-run had to wait are dry-run
+// before their wave's first write. A wave that fails ends the apply with all of its errors as one *failure.Error; what was
+// written is in the ChangeSet in any case.
 func Stage(ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options) (ChangeSet, error) {
 	writer := writer{cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1)}
 	var set ChangeSet
 	pending := pendingWaves(stage, options.Done)
 	for number, wave := range pending {
 		set.Remaining = count(pending[number:])
-		if number > 0 && !set.Barrier.Healthy() {
+		if number > 0 && stage.Gated(pending[0][0].Wave(), wave[0].Wave()) {
 			return set, nil
 		}
 		if err := writer.dryRun(ctx, wave); err != nil {
@@ -56,7 +56,6 @@ func Stage(ctx context.Context, cleared preflight.Cleared, stage preflight.Clear
 		if err != nil {
 			return set, err
 		}
-		addBarriers(&set.Barrier, changes)
 	}
 	return set, nil
 }
@@ -92,15 +91,6 @@ func count(waves [][]*preflight.Object) int {
 		total += len(wave)
 	}
 	return total
-}
-
-// addBarriers adds what the next waves cannot do without: CRDs have to be established.
-func addBarriers(barrier *health.Report, changes []Change) {
-	for _, change := range changes {
-		if change.Key.Kind == "CustomResourceDefinition" {
-			barrier.Add(change.Key, change.Health)
-		}
-	}
 }
 
 type writer struct {

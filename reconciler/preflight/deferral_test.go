@@ -90,6 +90,7 @@ func TestDeferral(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stages := release(t, tc.settled, tc.stages...)
+			order(stages)
 			deferObjects(stages)
 			got := map[string]string{}
 			for _, stage := range stages {
@@ -111,7 +112,9 @@ func TestDeferral(t *testing.T) {
 
 func TestWavesPutWhatOthersNeedFirst(t *testing.T) {
 	webhook := "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: w}"
-	stage := release(t, nil, []string{webhook, pod, plain, binding, role, thing, crd, namespace})[0]
+	stages := release(t, nil, []string{webhook, pod, plain, binding, role, thing, crd, namespace})
+	order(stages)
+	stage := stages[0]
 	var got []string
 	for _, object := range stage.objects {
 		got = append(got, object.key.Kind)

@@ -15,7 +15,7 @@ import (
 // dryRun asks the API server about every changed object of every stage, as the stage's account, and collects all that
 // it refuses. An object that somebody else wrote since our last apply, but that a dry-run finds as it should be, is
 // unchanged from then on.
-func dryRun(ctx context.Context, in Input, stages []ClearedStage) error {
+func dryRun(ctx context.Context, in Input, stages []ClearedStage) ([]Problem, error) {
 	var (
 		mu       sync.Mutex
 		problems []Problem
@@ -42,10 +42,8 @@ func dryRun(ctx context.Context, in Input, stages []ClearedStage) error {
 			})
 		}
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return Refused(problems)
+	err := group.Wait()
+	return problems, err
 }
 
 func check(ctx context.Context, in Input, stage ClearedStage, object *Object) error {

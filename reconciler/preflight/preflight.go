@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/drift"
@@ -63,6 +64,10 @@ type Object struct {
 	verified bool
 	waitsFor string
 	wave     int
+	// after are the objects of its stage that its annotation names.
+	after  []*Object
+	ranked bool
+	gate   bool
 }
 
 // Desired is the object as it will be applied. It must not be changed.
@@ -79,6 +84,12 @@ func (o *Object) Key() inventory.Key { return o.key }
 
 // Wave is the object's place in its stage: lower waves are applied first.
 func (o *Object) Wave() int { return o.wave }
+
+// Gate is true when no later wave may begin before the object is healthy: what a definition defines cannot be applied
+// before it is established, and an object may ask for another one by annotation.
+func (o *Object) Gate() bool {
+	return o.gate || o.key.GroupKind() == (schema.GroupKind{Group: crdGroup, Kind: "CustomResourceDefinition"})
+}
 
 // Changed is true when the object has to be written.
 func (o *Object) Changed() bool { return o.state != drift.Unchanged }
@@ -143,6 +154,11 @@ func (s ClearedStage) Target() Target { return s.target }
 // Objects are the stage's objects, ordered by wave and within a wave by key.
 func (s ClearedStage) Objects() []*Object { return s.objects }
 
+// Gated is true when an object of the waves from the first, up to and without the second, is a gate.
+func (s ClearedStage) Gated(from, to int) bool {
+	return slices.ContainsFunc(s.objects, func(o *Object) bool { return o.Gate() && o.wave >= from && o.wave < to })
+}
+
 // Cleared is a release that may be applied.
 type Cleared struct {
 	stages  []ClearedStage
@@ -163,8 +179,13 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 	if err != nil {
 		return Cleared{}, err
 	}
+	problems := order(stages)
 	deferObjects(stages)
-	if err := dryRun(ctx, in, stages); err != nil {
+	refused, err := dryRun(ctx, in, stages)
+	if err != nil {
+		return Cleared{}, err
+	}
+	if err := Refused(append(problems, refused...)); err != nil {
 		return Cleared{}, err
 	}
 	return Cleared{stages: stages, applier: in.Applier, size: in.Size}, nil
@@ -226,18 +247,13 @@ func (o *Object) compare(recorded v1.InventoryEntry) {
 func classify(stage Stage, recorded map[inventory.Key]v1.InventoryEntry, snapshot drift.Snapshot) ClearedStage {
 	cleared := ClearedStage{name: stage.Name, account: stage.Account, target: stage.Target}
 	for _, rendered := range stage.Objects {
-		object := &Object{rendered: rendered, key: inventory.KeyOf(rendered.Desired), wave: Wave(rendered.Desired)}
+		object := &Object{rendered: rendered, key: inventory.KeyOf(rendered.Desired)}
 		if live, found := snapshot[object.key]; found {
 			object.live = &live
 		}
 		object.compare(recorded[object.key])
 		cleared.objects = append(cleared.objects, object)
 	}
-	slices.SortStableFunc(cleared.objects, func(a, b *Object) int {
-		if a.wave != b.wave {
-			return a.wave - b.wave
-		}
-		return inventory.Compare(a.key, b.key)
-	})
+	slices.SortStableFunc(cleared.objects, byWave)
 	return cleared
 }

@@ -40,7 +40,7 @@ func (p Problem) text() string {
 }
 
 // Refused is one *failure.Error that lists all problems, ordered by stage and object; nil if there are none. Its reason is
-// that of the gravest: a conflict, then missing permissions, then anything else.
+// that of the gravest: a conflict, then missing permissions, then what is wrong whatever the cluster, then anything else.
 func Refused(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
@@ -68,16 +68,19 @@ func Refused(problems []Problem) error {
 }
 
 func reason(problems []Problem) string {
-	conflict, forbidden := false, false
+	conflict, forbidden, manifest := false, false, false
 	for _, problem := range problems {
 		conflict = conflict || isConflict(problem.err)
 		forbidden = forbidden || apierrors.IsForbidden(problem.err)
+		manifest = manifest || isManifestError(problem.err)
 	}
 	switch {
 	case conflict:
 		return v1.ReasonConflict
 	case forbidden:
 		return v1.ReasonPermissionsMissing
+	case manifest:
+		return v1.ReasonBuildFailed
 	default:
 		return v1.ReasonApplyFailed
 	}
@@ -101,6 +104,11 @@ func cannotAsk(stage, account string, err error) error {
 func isConflict(err error) bool {
 	var conflict *ownership.ConflictError
 	return errors.As(err, &conflict)
+}
+
+func isManifestError(err error) bool {
+	var wrong *ManifestError
+	return errors.As(err, &wrong)
 }
 
 func isUnknownKind(err error) bool { return meta.IsNoMatchError(err) }

@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -52,11 +51,6 @@ var waves = map[schema.GroupKind]int{
 	{Group: admissionGroup, Kind: "ValidatingAdmissionPolicyBinding"}: waveGates,
 	{Group: admissionGroup, Kind: "MutatingAdmissionPolicyBinding"}:   waveGates,
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}:             waveGates,
-}
-
-// Wave is an object's place within its stage.
-func Wave(obj *unstructured.Unstructured) int {
-	return WaveOf(obj.GroupVersionKind().GroupKind())
 }
 
 // WaveOf is the place of a kind within a stage; deletion goes from the highest to the lowest.

@@ -92,9 +92,10 @@ func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v
 	return run
 }
 
-// judge derives the stage's health from the results of its objects and checks.
+// judge derives the stage's health from the results of its objects and checks, and what holds up its next wave.
 func (s *stage) judge(now time.Time) {
 	s.state.Health, s.state.Barrier = health.Report{}, health.Report{}
+	next, remains := s.nextWave()
 	for _, object := range s.cleared.Objects() {
 		result, known := s.results[object.Key()]
 		if !known {
@@ -102,13 +103,23 @@ func (s *stage) judge(now time.Time) {
 		}
 		result = result.At(now)
 		s.state.Health.Add(object.Key(), result)
-		if object.Key().Kind == "CustomResourceDefinition" {
+		if remains && object.Gate() && object.Wave() < next {
 			s.state.Barrier.Add(object.Key(), result)
 		}
 	}
 	for _, check := range s.checks {
 		s.state.Health.Add(check.key, check.result.At(now))
 	}
+}
+
+// nextWave is the first wave with an object that has to be written; false if there is none.
+func (s *stage) nextWave() (int, bool) {
+	for _, object := range s.cleared.Objects() {
+		if object.Changed() && !s.written[object.Key()] {
+			return object.Wave(), true
+		}
+	}
+	return 0, false
 }
 
 // Progress is how far a pass came.
