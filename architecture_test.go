@@ -63,7 +63,7 @@ var importers = []struct {
 	{"github.com/google/cel-go", ".", []string{"policies/internal/celenv"}},
 	{"github.com/open-policy-agent/cert-controller", ".", []string{"admission/certs"}},
 	{"github.com/fluxcd", ".", []string{"reconciler/app", "reconciler/controller"}},
-	{"sigs.k8s.io/kustomize", ".", []string{"reconciler/build"}},
+	{"sigs.k8s.io/kustomize", ".", []string{"reconciler/build", "stagesetctl/app"}},
 	{"sigs.k8s.io/cli-utils", ".", []string{"reconciler/health"}},
 	{"os/exec", ".", []string{"e2e/cluster", "e2e/controlplane/up", "e2e/demo", "e2e/gitserver", "e2e/process"}},
 }

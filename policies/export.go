@@ -19,7 +19,8 @@ import (
 type ExportOptions struct {
 	// PlatformNamespaces are the namespaces in which the variable tenant is false, as in Options.
 	PlatformNamespaces []string
-	// Params is the value of the variable params; nil if it is what paramRef selects, or null.
+	// Params is the value of the variable params, which is written into the policy; nil if it has none. What paramRef selects
+	// is no way out: with params of a kind that is not the API server's own, it could not decide about what brings that kind.
 	Params map[string]any
 }
 
@@ -165,6 +166,9 @@ func (e *exporter) settings() {
 		e.refuse("spec.target", "is %s: only policies about StageSets can be exported, which alone pass the API server",
 			spec.Target)
 	}
+	if spec.ParamRef != nil && e.options.Params == nil {
+		e.refuse("spec.paramRef", "refers to params, which are written into the policy there: say what they are")
+	}
 	if spec.EnforceOn == v1alpha1.EnforceOnChanges {
 		e.refuse("spec.enforceOn", "is Changes: a policy that refuses only what was not wrong before cannot be expressed there")
 	}
@@ -178,7 +182,7 @@ func (e *exporter) expression(env *celenv.Compiler, field, text string, result c
 		return text
 	}
 	if compiled.Reads("params") && e.values["params"] == "" && e.policy.Spec.ParamRef == nil {
-		e.refuse(field, "reads params, which the policy does not refer to: name their value")
+		e.refuse(field, "reads params, which the policy does not refer to: say what they are")
 	}
 	replaced, err := compiled.Substitute(text, e.values)
 	if err != nil {

@@ -21,7 +21,6 @@ func (e *exporter) validating() (
 		ObjectMeta: metav1.ObjectMeta{Name: e.policy.Name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy:    e.failurePolicy(),
-			ParamKind:        e.paramKind(),
 			MatchConstraints: e.matchResources(),
 			MatchConditions:  e.matchConditions(),
 			Variables:        e.variables(),
@@ -39,9 +38,7 @@ func (e *exporter) validating() (
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicyBinding"),
 		ObjectMeta: metav1.ObjectMeta{Name: e.policy.Name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: e.policy.Name, ParamRef: e.paramRef(),
-		},
+		Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: e.policy.Name},
 	}
 	for _, action := range spec.ValidationActions {
 		binding.Spec.ValidationActions = append(binding.Spec.ValidationActions, admissionregistrationv1.ValidationAction(action))
@@ -80,7 +77,6 @@ func (e *exporter) mutating() (
 		ObjectMeta: metav1.ObjectMeta{Name: e.policy.Name},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			FailurePolicy:      e.failurePolicy(),
-			ParamKind:          e.paramKind(),
 			MatchConstraints:   e.matchResources(),
 			MatchConditions:    e.matchConditions(),
 			Variables:          e.variables(),
@@ -93,9 +89,7 @@ func (e *exporter) mutating() (
 	return exported, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		TypeMeta:   typeMeta("MutatingAdmissionPolicyBinding"),
 		ObjectMeta: metav1.ObjectMeta{Name: e.policy.Name},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
-			PolicyName: e.policy.Name, ParamRef: e.paramRef(),
-		},
+		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: e.policy.Name},
 	}
 }
 
@@ -144,29 +138,6 @@ func (e *exporter) failurePolicy() *admissionregistrationv1.FailurePolicyType {
 		return ptr.To(admissionregistrationv1.Ignore)
 	}
 	return ptr.To(admissionregistrationv1.Fail)
-}
-
-// paramKind is nil if params are written into the policy.
-func (e *exporter) paramKind() *admissionregistrationv1.ParamKind {
-	kind := e.policy.Spec.ParamKind
-	if kind == nil || e.options.Params != nil {
-		return nil
-	}
-	return &admissionregistrationv1.ParamKind{APIVersion: kind.APIVersion, Kind: kind.Kind}
-}
-
-func (e *exporter) paramRef() *admissionregistrationv1.ParamRef {
-	ref := e.policy.Spec.ParamRef
-	if ref == nil || e.options.Params != nil {
-		return nil
-	}
-	action := admissionregistrationv1.DenyAction
-	if ref.ParameterNotFoundAction == v1alpha1.ParameterNotFoundAllow {
-		action = admissionregistrationv1.AllowAction
-	}
-	return &admissionregistrationv1.ParamRef{
-		Name: ref.Name, Namespace: ref.Namespace, Selector: ref.Selector, ParameterNotFoundAction: &action,
-	}
 }
 
 func typeMeta(kind string) metav1.TypeMeta {

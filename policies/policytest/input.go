@@ -20,11 +20,11 @@ import (
 	"github.com/stageset/stageset/policies/kinds"
 )
 
-// What a test has if it does not say.
-const (
-	defaultNamespace = "tenant"
-	defaultUser      = "somebody"
-)
+// DefaultUser makes the request if nothing says who does.
+const DefaultUser = "somebody"
+
+// defaultNamespace is where the StageSet of a test is that does not say.
+const defaultNamespace = "tenant"
 
 // input is what a test asks.
 func input(test *v1alpha1.PolicyTest) (policies.Input, error) {
@@ -43,7 +43,7 @@ func input(test *v1alpha1.PolicyTest) (policies.Input, error) {
 		return in, err
 	}
 	in.Request = request(test, in)
-	in.Authorizer = authorizer(test.Permissions)
+	in.Authorizer = Authorizer(test.Permissions)
 	return in, fits(in)
 }
 
@@ -81,15 +81,15 @@ func request(test *v1alpha1.PolicyTest, in policies.Input) *admissionv1.Admissio
 		operation = admissionv1.Operation(test.Operation)
 	}
 	made := policies.NewRequest(operation, in.Namespace.Name, name)
-	made.UserInfo.Username = defaultUser
+	made.UserInfo.Username = DefaultUser
 	if test.User != nil {
 		made.UserInfo = *test.User
 	}
 	return made
 }
 
-// authorizer allows what is among permissions, and nothing else.
-func authorizer(permissions []v1alpha1.Permission) policies.Authorizer {
+// Authorizer allows what is among permissions, and nothing else.
+func Authorizer(permissions []v1alpha1.Permission) policies.Authorizer {
 	return policies.NewAuthorizer(func(_ context.Context, review *authorizationv1.SubjectAccessReview) error {
 		asked := review.Spec.ResourceAttributes
 		review.Status.Allowed = asked != nil && slices.ContainsFunc(permissions, func(p v1alpha1.Permission) bool {

@@ -71,7 +71,10 @@ func sourceInput(test *v1alpha1.PolicyTest) (policies.SourceInput, error) {
 		return in, err
 	}
 	in.Stage, _ = stage["name"].(string)
-	in.Source = source(test, stage, in.Namespace.Name)
+	if test.Source != nil {
+		in.Source = *test.Source
+	}
+	in.Source = CompleteSource(in.Source, stage, in.Namespace.Name)
 	return in, nil
 }
 
@@ -88,32 +91,28 @@ func stageOf(owner *unstructured.Unstructured, name string) (map[string]any, err
 	return stages[i].(map[string]any), nil
 }
 
-// source is the source of a test, where it does not say that of the stage.
-func source(test *v1alpha1.PolicyTest, stage map[string]any, namespace string) v1alpha1.SourceFacts {
+// CompleteSource is facts, with what a stage of a StageSet in namespace says of its source where facts say nothing.
+func CompleteSource(facts v1alpha1.SourceFacts, stage map[string]any, namespace string) v1alpha1.SourceFacts {
 	reference := func(field, otherwise string) string {
 		if value, _, _ := unstructured.NestedString(stage, "sourceRef", field); value != "" {
 			return value
 		}
 		return otherwise
 	}
-	made := v1alpha1.SourceFacts{}
-	if test.Source != nil {
-		made = *test.Source
-	}
 	for _, part := range []struct {
 		field     *string
 		otherwise string
 	}{
-		{&made.APIVersion, reference("apiVersion", "source.toolkit.fluxcd.io/v1")},
-		{&made.Kind, reference("kind", "ExternalArtifact")},
-		{&made.Namespace, reference("namespace", namespace)},
-		{&made.Name, reference("name", "")},
+		{&facts.APIVersion, reference("apiVersion", "source.toolkit.fluxcd.io/v1")},
+		{&facts.Kind, reference("kind", "ExternalArtifact")},
+		{&facts.Namespace, reference("namespace", namespace)},
+		{&facts.Name, reference("name", "")},
 	} {
 		if *part.field == "" {
 			*part.field = part.otherwise
 		}
 	}
-	return made
+	return facts
 }
 
 // manifests are the objects of a test.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,24 +40,34 @@ type cli struct {
 	reader *files.Reader
 }
 
-// Main runs the command that arguments name, and returns the exit code of the process.
+// Main runs the command that arguments name, and returns the exit code of the process. What is wrong is on Err, a line for
+// each problem.
 func Main(ctx context.Context, arguments []string, streams Streams) int {
 	root := NewCommand(streams)
 	root.SetArgs(arguments)
 	err := root.ExecuteContext(ctx)
-	var problems files.Problems
 	switch {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, errFindings):
 		return ExitFindings
-	case errors.As(err, &problems):
+	case isProblems(err):
 		_, _ = fmt.Fprintln(streams.Err, err)
 		return ExitFindings
 	default:
-		_, _ = fmt.Fprintf(streams.Err, "%s: %v\n", root.Name(), err)
+		for line := range strings.Lines(err.Error()) {
+			if line = strings.TrimSpace(line); line != "" {
+				_, _ = fmt.Fprintf(streams.Err, "%s: %s\n", root.Name(), line)
+			}
+		}
 		return ExitFailure
 	}
+}
+
+// isProblems tells whether err is just about what is in files. An error that also has problems in it is not.
+func isProblems(err error) bool {
+	_, ok := err.(files.Problems)
+	return ok
 }
 
 // NewCommand is the program with all its commands.
@@ -75,12 +86,20 @@ do its work.`,
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return misused(command, "has an %w", err) })
 	root.AddCommand(c.policyCommand(), c.versionCommand())
 	return root
 }
 
 func (c *cli) policyCommand() *cobra.Command {
-	command := &cobra.Command{Use: "policy", Short: "Check, test, show and explain policies"}
+	command := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, test, show and explain policies",
+		// Without something to run, a command that there is not would be no error.
+		Args:                  cobra.NoArgs,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		DisableFlagsInUseLine: true,
+	}
 	command.AddCommand(c.testCommand(), c.checkCommand(), c.listCommand(), c.showCommand(),
 		c.explainCommand(), c.exportCommand())
 	return command

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/stagesetctl/app"
@@ -89,24 +90,92 @@ func run(t *testing.T, in string, arguments ...string) (out, stderr string, code
 
 // TestStandardInput: a policy need not be in a file.
 func TestStandardInput(t *testing.T) {
-	text, err := os.ReadFile("testdata/failing.yaml")
+	text, err := os.ReadFile("testdata/policies/two-stages.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, stderr, code := run(t, string(text), "policy", "check", "-")
-	if out != "1 policy is fine\n" || stderr != "" || code != app.ExitOK {
+	if out != "2 policies are fine\n" || stderr != "" || code != app.ExitOK {
 		t.Errorf("got %q, %q, %d", out, stderr, code)
 	}
 }
 
 // TestCompletion: each shell gets a script.
 func TestCompletion(t *testing.T) {
-	for _, shell := range []string{"bash", "fish", "powershell", "zsh"} {
+	for shell, want := range map[string]string{
+		"bash": "complete -o default -F __start_stagesetctl stagesetctl", "fish": "complete -c stagesetctl",
+		"powershell": "Register-ArgumentCompleter -CommandName 'stagesetctl'", "zsh": "#compdef stagesetctl",
+	} {
 		out, stderr, code := run(t, "", "completion", shell)
-		if !strings.Contains(out, "stagesetctl") || stderr != "" || code != app.ExitOK {
-			t.Errorf("%s: got %d bytes, %q, %d", shell, len(out), stderr, code)
+		if !strings.Contains(out, want) || stderr != "" || code != app.ExitOK {
+			t.Errorf("%s: %q is not in what is printed; %q, %d", shell, want, stderr, code)
 		}
 	}
+}
+
+// TestCompleted: what those scripts ask the program for. The last line is how the shell uses it: 4 is no files, 8 files with
+// these endings.
+func TestCompleted(t *testing.T) {
+	t.Chdir("testdata")
+	t.Setenv("KUBECONFIG", "nowhere")
+	for line, want := range map[string]string{
+		"policy show --builtin ":                   "author-may-use-service-account bounded-durations",
+		"policy show --builtin one ":               ":4",
+		"policy show ":                             ":4", // there is no cluster
+		"policy explain policies --policy ":        "two-stages interval :4",
+		"policy explain --builtin --policy ":       "author-may-use-service-account",
+		"policy explain broken --policy ":          ":4",
+		"policy explain - --policy ":               ":4", // nobody waits for input
+		"policy test - --stageset - --stage ":      ":4",
+		"policy explain policies --operation ":     "CREATE UPDATE DELETE :4",
+		"policy explain policies --object ":        "yaml yml json :8",
+		"policy test ":                             "yaml yml json :8",
+		"policy check ":                            "yaml yml json :8",
+		"policy test policies --output ":           "text json junit :4",
+		"policy list --output ":                    "yaml json name :4",
+		"policy export --to ":                      "validatingadmissionpolicy :4",
+		"policy export --builtin --policy-config ": "yaml yml json :8",
+		"policy test policies --namespace-object ": "yaml yml json :8",
+		"policy test policies --object x --user ":  ":4",
+		"policy ": "check",
+		"":        "completion",
+		"policy test policies --stageset x --stage ":                     ":4",
+		"policy test policies --stageset release/stageset.yaml --stage ": "base app :4",
+	} {
+		arguments := append([]string{"__complete"}, strings.Split(line, " ")...)
+		out, _, code := run(t, "", arguments...)
+		if got := strings.Join(strings.Fields(out), " "); !strings.HasPrefix(got, want) || code != app.ExitOK {
+			t.Errorf("%q is completed to %q, want %q; %d", line, got, want, code)
+		}
+	}
+}
+
+// TestHelp: every command says what it does, how it is used, and gives an example that has its name.
+func TestHelp(t *testing.T) {
+	var visit func(command *cobra.Command)
+	visit = func(command *cobra.Command) {
+		for _, sub := range command.Commands() {
+			if sub.Name() != "completion" && sub.Name() != "help" {
+				visit(sub)
+			}
+		}
+		out, stderr, code := run(t, "", append(strings.Fields(command.CommandPath())[1:], "--help")...)
+		if stderr != "" || code != app.ExitOK {
+			t.Errorf("%s --help: %q, %d", command.CommandPath(), stderr, code)
+		}
+		for line := range strings.Lines(command.Long + "\n" + command.Example) {
+			if n := len(strings.TrimRight(line, "\n")); n > 125 {
+				t.Errorf("%s --help has a line of %d characters: %s", command.CommandPath(), n, line)
+			}
+		}
+		if command.HasSubCommands() || command.Name() == "version" {
+			return
+		}
+		if command.Long == "" || !strings.Contains(command.Example, command.CommandPath()) || !strings.Contains(out, "Examples:") {
+			t.Errorf("%s --help does not explain, or has no example:\n%s", command.CommandPath(), out)
+		}
+	}
+	visit(app.NewCommand(app.Streams{}))
 }
 
 // TestVersion: the version says which CEL it is.
@@ -140,7 +209,7 @@ func TestBuiltIn(t *testing.T) {
 		}
 	}
 	if _, stderr, code := run(t, "", "policy", "show", "nothing", "--builtin"); code != app.ExitFailure ||
-		!strings.Contains(stderr, `there is no policy "nothing"; there are: `) {
+		!strings.Contains(stderr, `there is no built-in policy "nothing"; there are: `) {
 		t.Errorf("a policy that there is not: %d, %s", code, stderr)
 	}
 

@@ -9,83 +9,84 @@ import (
 
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/builtin"
+	"github.com/stageset/stageset/policies/policytest"
 	"github.com/stageset/stageset/stagesetctl/files"
 )
 
 func (c *cli) checkCommand() *cobra.Command {
-	return &cobra.Command{
+	var config string
+	command := &cobra.Command{
 		Use:   "check PATH...",
 		Short: "Find everything for which a cluster would refuse a policy",
-		Long: `Find everything for which a cluster would refuse a policy: fields that there are not, values that are not allowed,
-expressions that do not compile, and fields of StageSets that there are not. It needs no cluster. What is only questionable
-is a warning, and does not count.
+		Long: `Find everything for which a cluster would refuse a policy: fields that there are not, values that are not
+allowed, expressions that do not compile, fields of StageSets that there are not, and tests that fail. It needs no cluster.
+Each finding is a line with file, line and column. What is only questionable is a warning, and does not count.
 
-PATH is a file, a directory, or - for standard input. Files may have several documents; only StageSetPolicies count.`,
-		Args: cobra.MinimumNArgs(1),
+PATH is a file, a directory, or - for standard input. Files may have several documents, and lists; only StageSetPolicies
+count.`,
+		Example: `  stagesetctl policy check policies/
+  stagesetctl policy list -o yaml | stagesetctl policy check -`,
+		Args:              some("files or directories with policies"),
+		ValidArgsFunction: completeFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
+			settings, err := policies.LoadConfig(config)
+			if err != nil {
+				return fmt.Errorf("--policy-config: %w", err)
+			}
+			options, err := builtin.CheckOptions(settings)
+			if err != nil {
+				return err
+			}
 			documents, err := c.reader.Read(paths...)
 			if err != nil {
 				return err
 			}
-			list, err := files.Policies(cmd.Context(), documents)
-			var problems files.Problems
-			if err != nil && !errors.As(err, &problems) {
-				return err
-			}
-			if err == nil && len(list) == 0 {
-				return errNoPolicy
-			}
-			var warnings files.Problems
-			for _, policy := range list {
-				warned, found, err := check(cmd.Context(), policy)
-				if err != nil {
-					return err
-				}
-				warnings, problems = append(warnings, warned...), append(problems, found...)
-			}
-			return c.reportCheck(len(list), warnings.Sort(), problems.Sort())
+			return c.check(cmd.Context(), documents, options)
 		},
 	}
+	command.Flags().StringVar(&config, "policy-config", "",
+		"Policy config of the installation: it says which kinds can be params (default ConfigMaps).")
+	completeFileFlags(command, "policy-config")
+	return command
 }
 
-func (c *cli) reportCheck(checked int, warnings, problems files.Problems) error {
-	for _, warning := range warnings {
+// check finds what is wrong with the policies among documents, and says so.
+func (c *cli) check(ctx context.Context, documents []files.Document, options policies.CheckOptions) error {
+	list, err := files.Policies(ctx, documents)
+	var warnings, problems files.Problems
+	switch {
+	case err != nil && !errors.As(err, &problems):
+		return err
+	case err == nil && len(list) == 0:
+		return errNoPolicy
+	}
+	for _, policy := range list {
+		questionable, err := policytest.Check(ctx, &policy.Parsed, options)
+		wrong, err := locate(policy, err)
+		if err != nil {
+			return err
+		}
+		problems = append(problems, wrong...)
+		for _, warning := range located(policy, questionable) {
+			warning.Message = "warning: " + warning.Message
+			warnings = append(warnings, warning)
+		}
+	}
+	for _, warning := range warnings.Sort() {
 		_, _ = fmt.Fprintln(c.Out, warning)
 	}
 	if len(problems) > 0 {
-		_, _ = fmt.Fprintln(c.Out, problems)
+		_, _ = fmt.Fprintln(c.Out, problems.Sort())
 		return errFindings
 	}
-	_, err := fmt.Fprintf(c.Out, "%s\n", plural(checked, "policy is fine", "policies are fine"))
+	_, err = fmt.Fprintf(c.Out, "%s\n", plural(len(list), "policy is fine", "policies are fine"))
 	return err
-}
-
-var errNoPolicy = errors.New("there is no StageSetPolicy in these files")
-
-// check is what is questionable and what is wrong about policy, which is well-formed.
-func check(ctx context.Context, policy files.Policy) (warnings, problems files.Problems, err error) {
-	list, err := builtin.Policies()
-	if err != nil {
-		return nil, nil, err
-	}
-	questionable, err := policies.Check(ctx, &policy.Parsed, policies.CheckOptions{BuiltIn: names(list)})
-	if problems, err = locate(policy, err); err != nil {
-		return nil, nil, err
-	}
-	for _, warning := range located(policy, questionable) {
-		warning.Message = "warning: " + warning.Message
-		warnings = append(warnings, warning)
-	}
-	return warnings, problems, nil
 }
 
 // locate is where in its file a policy has the problems that err is about.
 func locate(policy files.Policy, err error) (files.Problems, error) {
-	if err == nil {
-		return nil, nil
-	}
 	var found policies.Problems
-	if !errors.As(err, &found) {
+	if err != nil && !errors.As(err, &found) {
 		return nil, err
 	}
 	return located(policy, found), nil
@@ -103,11 +104,4 @@ func located(policy files.Policy, found policies.Problems) files.Problems {
 		}
 	}
 	return problems
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -7,10 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/stagesetctl/files"
@@ -19,45 +16,54 @@ import (
 // explanation is the flags of "policy explain".
 type explanation struct {
 	question
-	policy, object, stageSet, stage, source string
-	builtin                                 bool
+	policy, object string
+	builtin        bool
 }
 
 func (c *cli) explainCommand() *cobra.Command {
 	e := &explanation{}
 	command := &cobra.Command{
-		Use:   "explain PATH",
+		Use:   "explain PATH...",
 		Short: "Show what every part of a policy evaluates to on an object",
-		Long: `Show what every part of a policy evaluates to on an object: a StageSet, or what a policy about manifests is about.
-Each line has where the part is in the file, the part, and its value. Parts in loops have the value of the last item.
+		Long: `Show what every part of a policy evaluates to on an object: a StageSet, a source, or an object that a stage renders,
+whatever the policy is about. Each line has where the part is in the file, the part, and its value. Parts in loops have the
+value of the last item. Also what would not be evaluated is: a match condition that is false ends nothing.
 
 The values of Secrets are replaced before anything reads them. It takes at most ten seconds.`,
 		Example: `  stagesetctl policy explain policy.yaml --object stageset.yaml
+  stagesetctl policy explain policy.yaml --object stageset.yaml --operation DELETE --user joe
   stagesetctl policy explain --builtin --policy service-account-required --object stageset.yaml
-  stagesetctl policy explain images.yaml --object deployment.yaml --stage-set stageset.yaml --stage canary`,
-		Args:              cobra.MaximumNArgs(1),
+  stagesetctl policy explain images.yaml --object deployment.yaml --stageset stageset.yaml --stage canary`,
+		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			list, err := c.loadPolicies(cmd.Context(), paths, e.builtin)
-			if err != nil {
-				return err
-			}
-			policy, err := choose(list, e.policy)
-			if err != nil {
-				return err
-			}
-			return c.explain(cmd.Context(), e, policy)
+			return c.explain(cmd.Context(), e, paths)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&e.policy, "policy", "", "Name of the policy, where there are several.")
 	flags.BoolVar(&e.builtin, "builtin", false, "Take one of the built-in policies.")
-	flags.StringVar(&e.object, "object", "", "File with the StageSet, or with the object that a stage renders.")
-	flags.StringVar(&e.stageSet, "stage-set", "", "File with the StageSet that a source or a rendered object belongs to.")
-	flags.StringVar(&e.stage, "stage", "", "Stage that a source or a rendered object belongs to. Defaults to the first.")
-	flags.StringVar(&e.source, "source", "", "File with what is known of the source: kind, name, url, revision, verified ...")
-	e.addFlags(flags)
+	flags.StringVar(&e.object, "object", "", "File with the object.")
+	e.addFlags(command)
+	completeFileFlags(command, "object")
+	completeBy(command, "policy", func(cmd *cobra.Command, paths []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return completePolicies(cmd.Context(), paths, e.builtin)
+	})
 	return command
+}
+
+// completePolicies are the names of the policies in files, for the shell. Where they cannot be told, there are none.
+func completePolicies(ctx context.Context, paths []string, withBuiltin bool) ([]string, cobra.ShellCompDirective) {
+	c := &cli{reader: noInput()}
+	var known []string
+	if beside, err := builtIn(withBuiltin); err == nil {
+		if list, err := c.loadPolicies(ctx, paths, beside); err == nil {
+			for _, policy := range list {
+				known = append(known, policy.Parsed.Name)
+			}
+		}
+	}
+	return known, cobra.ShellCompDirectiveNoFileComp
 }
 
 // choose is the policy called name, or the only one.
@@ -75,31 +81,47 @@ func choose(list []files.Policy, name string) (files.Policy, error) {
 	return files.Policy{}, fmt.Errorf("--policy: there is no policy %q; there are: %s", name, strings.Join(known, ", "))
 }
 
-func (c *cli) explain(ctx context.Context, e *explanation, policy files.Policy) error {
-	asked, err := e.read(c.reader)
+func (c *cli) explain(ctx context.Context, e *explanation, paths []string) error {
+	asked, err := e.read(ctx, c.reader)
 	if err != nil {
 		return err
 	}
-	in, err := e.input(c.reader, asked, target(&policy.Parsed.Spec))
+	beside, err := builtIn(e.builtin)
 	if err != nil {
 		return err
 	}
-	found, err := policies.Explain(ctx, &policy.Parsed, asked.options(policy.Parsed.Name), in)
-	if problems, err := locate(policy, err); err != nil || len(problems) > 0 {
-		return errors.Join(err, nonEmpty(problems))
+	list, err := c.loadPolicies(ctx, paths, beside)
+	if err != nil {
+		return err
+	}
+	policy, err := choose(list, e.policy)
+	if err != nil {
+		return err
+	}
+	in, err := e.input(ctx, c.reader, asked, target(&policy.Parsed.Spec))
+	if err != nil {
+		return err
+	}
+	found, err := policies.Explain(ctx, &policy.Parsed, asked.options(policy), in)
+	problems, err := locate(policy, err)
+	switch {
+	case err != nil:
+		return err
+	case len(problems) > 0:
+		return problems.Sort()
 	}
 	for _, one := range found {
 		at := policy.At(one.Field, "")
 		_, _ = fmt.Fprintf(c.Out, "%s:%d  %s\n  = %s\n", at.Path, at.Line, one.Field, one.Value)
 		for _, step := range one.Steps {
-			_, _ = fmt.Fprintf(c.Out, "  %s\n", describe(policy, one.Field, step))
+			_, _ = fmt.Fprintf(c.Out, "  %s\n", part(policy, one.Field, step))
 		}
 	}
 	return nil
 }
 
-// describe is a part of the expression field on one line: where it is in the file, what it is, and its value.
-func describe(policy files.Policy, field string, step policies.Step) string {
+// part is a part of the expression field on one line: where it is in the file, what it is, and its value.
+func part(policy files.Policy, field string, step policies.Step) string {
 	from := policy.Within(field, step.Line, step.Column, "")
 	at := fmt.Sprintf("%d:%d", from.Line, from.Column)
 	if step.EndLine > 0 {
@@ -113,77 +135,39 @@ func describe(policy files.Policy, field string, step policies.Step) string {
 	return fmt.Sprintf("%s  %s  =>  %s%s", at, step.Text, step.Value, loop)
 }
 
-// nonEmpty keeps an empty list from becoming an error that is not nil.
-func nonEmpty(problems files.Problems) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	return problems.Sort()
-}
-
 // input is what a policy with the target is explained on.
-func (e *explanation) input(reader *files.Reader, asked asked, target v1alpha1.Target) (policies.ExplainInput, error) {
+func (e *explanation) input(
+	ctx context.Context, reader *files.Reader, asked *asked, target v1alpha1.Target,
+) (policies.ExplainInput, error) {
 	var in policies.ExplainInput
-	var object *unstructured.Unstructured
-	if e.object != "" {
-		document, err := single(reader, "object", e.object)
-		if err != nil {
-			return in, err
+	if e.object == "" {
+		if target != v1alpha1.TargetSource {
+			return in, errors.New("name the object with --object")
 		}
-		object = document.Object()
-		if target == v1alpha1.TargetStageSet && !isStageSet(document) {
-			return in, document.At("kind", "is not a StageSet, which the policy is about")
-		}
+		source, err := asked.source(asked.stage, asked.facts)
+		in.Source = &source
+		return in, err
 	}
-	if object == nil && target != v1alpha1.TargetSource {
-		return in, errors.New("--object is required")
-	}
-	if target == v1alpha1.TargetStageSet {
-		whole := asked.input(object)
-		in.StageSet = &whole
-		return in, nil
-	}
-	source, err := e.sourceInput(reader, asked)
+	document, err := single(reader, "object", e.object)
 	if err != nil {
 		return in, err
 	}
-	in.Source, in.Manifest = &source, &policies.ManifestInput{SourceInput: source, Object: object}
-	return in, nil
-}
-
-// sourceInput is the source of a stage, as far as the flags say something about it.
-func (e *explanation) sourceInput(reader *files.Reader, asked asked) (policies.SourceInput, error) {
-	stageSet := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.GroupVersion.String(), "kind": "StageSet", "metadata": map[string]any{"name": "unnamed"},
-		"spec": map[string]any{"stages": []any{
-			map[string]any{"name": "unnamed", "sourceRef": map[string]any{"name": "unnamed"}},
-		}},
-	}}
-	var in policies.SourceInput
-	if e.stageSet != "" {
-		document, err := single(reader, "stage-set", e.stageSet)
+	switch target {
+	case v1alpha1.TargetStageSet:
+		object, err := storedStageSet(ctx, document)
 		if err != nil {
 			return in, err
 		}
-		stageSet = document.Object()
-	}
-	whole := asked.input(stageSet)
-	in.StageSet, in.Namespace, in.Stage = whole.Object, whole.Namespace, e.stage
-	if stages, _, _ := unstructured.NestedSlice(stageSet.Object, "spec", "stages"); e.stage == "" && len(stages) > 0 {
-		if first, ok := stages[0].(map[string]any); ok {
-			in.Stage, _ = first["name"].(string)
-		}
-	}
-	if e.source == "" {
-		return in, nil
-	}
-	document, err := single(reader, "source", e.source)
-	if err != nil {
+		request, err := asked.request(document, object)
+		in.StageSet = &request
+		return in, err
+	case v1alpha1.TargetSource:
+		source, err := asked.sourceIn(document)
+		in.Source = &source
+		return in, err
+	default:
+		manifest, err := asked.manifest(document, newScopes(nil))
+		in.Manifest = &manifest
 		return in, err
 	}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(document.Fields, &in.Source, true)
-	if err != nil {
-		return in, document.At("", err.Error())
-	}
-	return in, nil
 }

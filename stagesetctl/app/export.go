@@ -3,13 +3,14 @@ package app
 import (
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/stagesetctl/files"
 )
@@ -18,49 +19,77 @@ import (
 const exportTo = "validatingadmissionpolicy"
 
 func (c *cli) exportCommand() *cobra.Command {
-	var to, params, config string
+	var to string
 	var withBuiltin bool
+	q := &question{}
 	command := &cobra.Command{
 		Use:   "export PATH...",
 		Short: "Turn policies into Kubernetes' own, which need no webhook",
 		Long: `Turn policies about StageSets into ValidatingAdmissionPolicies, and MutatingAdmissionPolicies for their mutations,
-with bindings. Params and the platform namespaces are written into them. What cannot be expressed there is an error.
+with bindings. Params and the platform namespaces are written into them. What cannot be expressed there is an error that says
+which part. Of the built-in policies, those are exported that the policy config does not switch off and that are about
+StageSets.
 
 They decide at admission alone. They do not record who filled in a field, and do not let pass what the webhook always
 lets pass, such as turning suspend on, or changing labels of a StageSet that was refused already before.`,
-		Args: cobra.ArbitraryArgs,
+		Example: `  stagesetctl policy export few-stages.yaml | kubectl apply -f -
+  stagesetctl policy export freeze.yaml --params configmap.yaml
+  stagesetctl policy export --builtin --policy-config policy-config.yaml`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeFiles,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if to != exportTo {
 				return fmt.Errorf("--to is %q: it must be %s", to, exportTo)
 			}
-			list, err := c.loadPolicies(cmd.Context(), paths, withBuiltin)
+			asked, err := q.read(cmd.Context(), c.reader)
 			if err != nil {
 				return err
 			}
-			asked, err := (&question{params: params, policyConfig: config}).read(c.reader)
+			if len(asked.parameters) > 1 {
+				return fmt.Errorf("--params: %s has %d objects, not one", q.params, len(asked.parameters))
+			}
+			beside, err := asked.enabled(withBuiltin)
 			if err != nil {
 				return err
 			}
-			return export(c.Out, list, policies.ExportOptions{
-				PlatformNamespaces: asked.config.PlatformNamespaces, Params: asked.params,
-			})
+			list, err := c.loadPolicies(cmd.Context(), paths, c.exportable(beside))
+			if err != nil {
+				return err
+			}
+			return c.export(list, asked)
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&to, "to", exportTo, "What to turn policies into.")
-	flags.StringVar(&params, "params", "", "File with the object that the policies read as params.")
-	flags.StringVar(&config, "policy-config", "",
-		"Policy config of the installation. Its platformNamespaces say where the variable tenant is false.")
-	flags.BoolVar(&withBuiltin, "builtin", false, "Also export the built-in policies.")
+	flags.BoolVar(&withBuiltin, "builtin", false, "Also export the built-in policies, as --policy-config sets them.")
+	flags.StringVar(&q.params, "params", "", "File with the object that the policies read as params.")
+	flags.StringVar(&q.policyConfig, "policy-config", "",
+		"Policy config of the installation: it says where the variable tenant is false, and how the built-in policies are set.")
+	complete(command, "to", exportTo)
+	completeFileFlags(command, "params", "policy-config")
 	return command
 }
 
+// exportable are the built-in policies of list that are about StageSets. Which are not is said.
+func (c *cli) exportable(list []v1alpha1.StageSetPolicy) []v1alpha1.StageSetPolicy {
+	return slices.DeleteFunc(list, func(policy v1alpha1.StageSetPolicy) bool {
+		about := target(&policy.Spec)
+		if about != v1alpha1.TargetStageSet {
+			_, _ = fmt.Fprintf(c.Err, "%s: left out: it has the target %s, which alone the reconciler sees\n", policy.Name, about)
+		}
+		return about != v1alpha1.TargetStageSet
+	})
+}
+
 // export writes all of list, or what is wrong with it.
-func export(out io.Writer, list []files.Policy, options policies.ExportOptions) error {
+func (c *cli) export(list []files.Policy, asked *asked) error {
 	var problems files.Problems
 	var text []byte
 	for _, policy := range list {
-		exported, err := policies.Export(&policy.Parsed, options)
+		options := asked.options(policy)
+		exported, err := policies.Export(&policy.Parsed, policies.ExportOptions{
+			PlatformNamespaces: options.PlatformNamespaces, Params: options.Params[policy.Parsed.Name],
+		})
 		wrong, err := locate(policy, err)
 		if err != nil {
 			return err
@@ -77,7 +106,7 @@ func export(out io.Writer, list []files.Policy, options policies.ExportOptions) 
 	if len(problems) > 0 {
 		return problems.Sort()
 	}
-	_, err := out.Write(text)
+	_, err := c.Out.Write(text)
 	return err
 }
 

@@ -27,6 +27,8 @@ type Suite struct {
 type Case struct {
 	// Name is the test, or the policy.
 	Name string `json:"name"`
+	// Line is where the test is written; zero if it is not.
+	Line int `json:"line,omitempty"`
 	// Failures say what is wrong. There are none if it passed.
 	Failures []string `json:"failures,omitempty"`
 	// Notes are what is worth knowing about a case, passed or not.
@@ -80,7 +82,7 @@ func Text(w io.Writer, suites []Suite, verbose bool) error {
 		}
 		fmt.Fprintf(&text, "%s  %s  %s:%d  (%s)\n", state, suite.Name, suite.Path, suite.Line, count(len(suite.Cases), "case"))
 		for _, c := range suite.Cases {
-			writeCase(&text, c, verbose)
+			writeCase(&text, suite, c, verbose)
 		}
 	}
 	fmt.Fprintf(&text, "%s, %s, %d failed\n", count(len(suites), "suite"), count(total, "case"), failed)
@@ -88,12 +90,16 @@ func Text(w io.Writer, suites []Suite, verbose bool) error {
 	return err
 }
 
-func writeCase(text *strings.Builder, c Case, verbose bool) {
+func writeCase(text *strings.Builder, in Suite, c Case, verbose bool) {
+	at := ""
+	if c.Line > 0 {
+		at = fmt.Sprintf("  %s:%d", in.Path, c.Line)
+	}
 	switch {
 	case len(c.Failures) > 0:
-		fmt.Fprintf(text, "      FAIL  %s\n", c.Name)
+		fmt.Fprintf(text, "      FAIL  %s%s\n", c.Name, at)
 	case verbose || len(c.Notes) > 0:
-		fmt.Fprintf(text, "      ok    %s\n", c.Name)
+		fmt.Fprintf(text, "      ok    %s%s\n", c.Name, at)
 	}
 	for _, line := range append(c.Failures[:len(c.Failures):len(c.Failures)], c.Notes...) {
 		fmt.Fprintf(text, "            %s\n", strings.ReplaceAll(strings.TrimRight(line, "\n"), "\n", "\n            "))
@@ -136,6 +142,8 @@ type junitSuite struct {
 type junitCase struct {
 	Class   string        `xml:"classname,attr"`
 	Name    string        `xml:"name,attr"`
+	File    string        `xml:"file,attr,omitempty"`
+	Line    int           `xml:"line,attr,omitempty"`
 	Failure *junitFailure `xml:"failure,omitempty"`
 	Output  string        `xml:"system-out,omitempty"`
 }
@@ -151,10 +159,11 @@ func JUnit(w io.Writer, suites []Suite) error {
 	for _, suite := range suites {
 		converted := junitSuite{Name: suite.Name, File: suite.Path, Tests: len(suite.Cases), Failures: suite.failed()}
 		for _, c := range suite.Cases {
-			one := junitCase{Class: suite.Name, Name: c.Name, Output: strings.Join(c.Notes, "\n")}
+			one := junitCase{Class: suite.Name, Name: c.Name, File: suite.Path, Line: c.Line, Output: strings.Join(c.Notes, "\n")}
 			if len(c.Failures) > 0 {
-				first, _, _ := strings.Cut(c.Failures[0], "\n")
-				one.Failure = &junitFailure{Message: first, Text: strings.Join(c.Failures, "\n")}
+				text := strings.Join(c.Failures, "\n")
+				// What lists of failures show is the message, and it is one line.
+				one.Failure = &junitFailure{Message: strings.Join(strings.Fields(text), " "), Text: text}
 			}
 			converted.Cases = append(converted.Cases, one)
 		}
