@@ -49,6 +49,7 @@ func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
 	if code, run := process.Parse(program, arguments, options, stderr); !run {
 		return code
 	}
+	saveMemory()
 	logger := options.Logging.Start(stderr)
 	if err := Run(ctx, options, logger); err != nil {
 		logger.Error(err, program+" failed")
