@@ -10,12 +10,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/api/crds"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/e2e/cluster"
 )
+
+// limited allows the name alone that an object of the kind Limit has.
+func limited() *v1alpha1.StageSetPolicy {
+	made := policy("limited", "object.metadata.name == params.spec.only", &v1alpha1.ParamRef{Name: "limit"})
+	made.Spec.ParamKind = &v1alpha1.ParamKind{APIVersion: "example.com/v1", Kind: "Limit"}
+	return made
+}
+
+const notServed = "limited/paramRef: cannot be evaluated: params Limit a/limit: " +
+	"kind Limit of example.com/v1 is not served by this cluster"
 
 const allowsName = "object.metadata.name in params.data.names.split(',')"
 
@@ -74,11 +86,17 @@ func TestParamsOfAKindThatAppears(t *testing.T) {
 	c.InstallCRDs(t, crds.FS)
 	admin, keep := administrator(t)
 	s := start(t, c.Config, logr.Discard())
-	limited := policy("limited", "object.metadata.name == params.spec.only", &v1alpha1.ParamRef{Name: "limit"})
-	limited.Spec.ParamKind = &v1alpha1.ParamKind{APIVersion: "example.com/v1", Kind: "Limit"}
-	keep(limited)
-	eventually(t, s, "a", "x", "limited/paramRef: cannot be evaluated: params Limit a/limit: "+
-		"kind Limit of example.com/v1 is not served by this cluster")
+	keep(limited())
+	eventually(t, s, "a", "x", notServed)
+	serve(t, admin)
+	c.Apply(t, "{apiVersion: example.com/v1, kind: Limit, metadata: {name: limit}, spec: {only: x}}")
+	eventually(t, s, "a", "x")
+	eventually(t, s, "a", "y", "limited/rule: no")
+}
+
+// serve has the cluster serve the kind Limit until the end of the test.
+func serve(t *testing.T, admin client.Client) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
 	preserve := true
 	kind := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "limits.example.com"},
@@ -93,14 +111,19 @@ func TestParamsOfAKindThatAppears(t *testing.T) {
 			}},
 		},
 	}
+	ref := cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", kind.Name)
+	cluster.Shared(t).WaitGone(t, ref) // which an earlier test has deleted
 	if err := admin.Create(t.Context(), kind); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), kind) })
-	c.WaitFor(t, cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", kind.Name), cluster.Condition("Established", "True"))
-	c.Apply(t, "{apiVersion: example.com/v1, kind: Limit, metadata: {name: limit}, spec: {only: x}}")
-	eventually(t, s, "a", "x")
-	eventually(t, s, "a", "y", "limited/rule: no")
+	cluster.Shared(t).WaitFor(t, ref, cluster.Condition("Established", "True"))
+	cluster.Eventually(t, func(ctx context.Context) error { // discovery says so a moment later
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "LimitList"})
+		return admin.List(ctx, list)
+	})
+	return kind
 }
 
 // A Secret is no parameter, whatever the account of the process may do: it is neither watched nor read.
@@ -145,19 +168,7 @@ func TestParamsThatMayNotBeRead(t *testing.T) {
 	c.InstallCRDs(t, crds.FS)
 	_, keep := administrator(t)
 	namespace := c.Namespace(t, "refused")
-	c.Apply(t, fmt.Sprintf(`
-{apiVersion: v1, kind: ServiceAccount, metadata: {name: reader, namespace: %[1]s}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: %[1]s}
-rules: [{apiGroups: [stages.metio.wtf], resources: [stagesetpolicies], verbs: [list, watch]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: %[1]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
-subjects: [{kind: ServiceAccount, name: reader, namespace: %[1]s}]`, namespace))
+	reader(t, namespace)
 	s := start(t, c.TokenConfig(t, namespace, "reader"), logr.Discard())
 	lenient := &v1alpha1.ParamRef{Name: "names", ParameterNotFoundAction: v1alpha1.ParameterNotFoundAllow}
 	keep(policy("refused", allowsName, lenient))

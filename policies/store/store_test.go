@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/stageset/stageset/api/crds"
 	"github.com/stageset/stageset/api/v1alpha1"
@@ -30,7 +31,10 @@ import (
 	"github.com/stageset/stageset/policies/store"
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // the clients of the tests have nothing to say
+	os.Exit(cluster.Run(m, cluster.WithRestarts()))
+}
 
 // paramResources are what the installations of these tests allow.
 var paramResources = []v1alpha1.ParamKind{
@@ -51,6 +55,12 @@ func (l lines) logger() logr.Logger {
 
 // start runs a store with a built-in policy that refuses the name forbidden, until the end of the test.
 func start(t *testing.T, config *rest.Config, logger logr.Logger) *store.Store {
+	t.Helper()
+	return startAt(t, config, logger, clock.RealClock{})
+}
+
+// startAt is start with a clock.
+func startAt(t *testing.T, config *rest.Config, logger logr.Logger, at clock.Clock) *store.Store {
 	t.Helper()
 	builtIn, err := policies.Compile(t.Context(), []v1alpha1.StageSetPolicy{
 		*policy("built-in", "object.metadata.name != 'forbidden'", nil),
@@ -79,7 +89,7 @@ func start(t *testing.T, config *rest.Config, logger logr.Logger) *store.Store {
 		t.Fatal(err)
 	}
 	s := store.New(store.Options{
-		BuiltIn: builtIn, Cache: watches, Mapper: mapper, Dynamic: direct, Clock: clock.RealClock{}, Logger: logger,
+		BuiltIn: builtIn, Cache: watches, Mapper: mapper, Dynamic: direct, Clock: at, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
@@ -150,10 +160,10 @@ func eventually(t *testing.T, s *store.Store, namespace, name string, want ...st
 func TestStoreFollowsPolicies(t *testing.T) {
 	admin, keep := administrator(t)
 	removeKind(t, admin)
-	log := lines{make(chan string, 100)}
-	s := start(t, cluster.Shared(t).Config, log.logger())
+	said := lines{make(chan string, 100)}
+	s := start(t, cluster.Shared(t).Config, said.logger())
 	told := s.Subscribe()
-	if line := <-log.c; !strings.Contains(line, "only the built-in policies hold") {
+	if line := <-said.c; !strings.Contains(line, "only the built-in policies hold") {
 		t.Errorf("the log says %s", line)
 	}
 	eventually(t, s, "a", "forbidden", "built-in/rule: no")
