@@ -34,6 +34,9 @@ const (
 	varStage           = "stage"
 	varSource          = "source"
 	varTarget          = "target"
+	varMetadata        = "metadata"
+	varSpec            = "spec"
+	varStatus          = "status"
 )
 
 // Subject is what expressions are about: it decides which variables they see.
@@ -46,6 +49,8 @@ const (
 	Source
 	// Manifest is for a rendered object: object, source, stageSet, stage and target.
 	Manifest
+	// Live is for an object as it is in a cluster: object, and its fields metadata, spec and status.
+	Live
 )
 
 // Text says where the text of an expression comes from. It is what Kubernetes keeps its environments apart by: text that is
@@ -89,6 +94,7 @@ var untyped = map[Subject]func() (dialect, error){
 	StageSet: sync.OnceValues(func() (dialect, error) { return newDialect(StageSet, anything) }),
 	Source:   sync.OnceValues(func() (dialect, error) { return newDialect(Source, anything) }),
 	Manifest: sync.OnceValues(func() (dialect, error) { return newDialect(Manifest, anything) }),
+	Live:     sync.OnceValues(newLiveDialect),
 }
 
 // stageSetTypes are the types of a StageSet and of one of its stages, and the declarations that they need.
@@ -139,6 +145,19 @@ func newDialect(subject Subject, known stageSetTypes) (dialect, error) {
 		return dialect{}, fmt.Errorf("declaring the types of mutations: %w", err)
 	}
 	return dialect{plain: plain, mutating: mutating}, nil
+}
+
+// newLiveDialect declares the variables of Live: an object, whose kind may have any fields.
+func newLiveDialect() (dialect, error) {
+	options := environment.VersionedOptions{IntroducedVersion: always}
+	for _, name := range []string{varObject, varMetadata, varSpec, varStatus} {
+		options.EnvOptions = append(options.EnvOptions, cel.Variable(name, cel.DynType))
+	}
+	plain, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(options)
+	if err != nil {
+		return dialect{}, fmt.Errorf("declaring the variables of objects: %w", err)
+	}
+	return dialect{plain: plain, mutating: plain}, nil
 }
 
 func sourceType() *apiservercel.DeclType {

@@ -153,13 +153,14 @@ type Scope struct {
 	// ctx is kept because CEL asks for the value of a variable without one.
 	ctx               context.Context
 	object, oldObject any
+	fields            map[string]any
 	lazyVariables     ref.Val
 	ruleSpent         uint64
 }
 
 // Scope is the scope for object and oldObject, each of which may be nil: it is null then. The context ends evaluation.
 func (g *Group) Scope(ctx context.Context, object, oldObject map[string]any) *Scope {
-	s := &Scope{Group: g, ctx: ctx, object: types.NullValue, oldObject: types.NullValue}
+	s := &Scope{Group: g, ctx: ctx, object: types.NullValue, oldObject: types.NullValue, fields: object}
 	if object != nil {
 		s.object = types.DefaultTypeAdapter.NativeToValue(object)
 	}
@@ -190,10 +191,20 @@ func (s *Scope) ResolveName(name string) (any, bool) {
 		return s.evaluation.tenant, true
 	case varVariables:
 		return s.variableMap(), true
+	case varMetadata, varSpec, varStatus:
+		return s.field(name), true
 	default:
 		value, ok := s.evaluation.release[name]
 		return value, ok
 	}
+}
+
+// field is a field of the object; one that it does not have is empty, so that has() can be asked about what is in it.
+func (s *Scope) field(name string) any {
+	if value, found := s.fields[name]; found {
+		return value
+	}
+	return map[string]any{}
 }
 
 // Parent implements cel.Activation.
