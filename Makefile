@@ -45,7 +45,7 @@ generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags
 	$(GENERATE) paths=./api/v1alpha1 object output:object:dir=$(OUT)/api/v1alpha1 crd output:crd:dir=$(OUT)/api/crds
 	$(GENERATE) $(call RBAC,admission)
 	$(GENERATE) $(call RBAC,reconciler)
-	go test ./docs -run '^TestFlags$$' -write $(abspath $(OUT))/docs
+	go test ./docs -run '^Test(Flags|Reference)$$' -write $(abspath $(OUT))/docs
 
 check-generated: ## Fail if a generated file is not what "make generate" writes
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; mkdir "$$new/docs"; \
