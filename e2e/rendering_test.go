@@ -103,7 +103,7 @@ func TestAllInvalidObjectsAreNamedBeforeTheFirstWrite(t *testing.T) {
 	n.wroteNothing(t, mark)
 }
 
-// targetNamespace, patches, images and commonMetadata, on a plain directory and on one that kustomize builds.
+// targetNamespace, components, patches, images and commonMetadata, on a plain directory and on one that kustomize builds.
 func TestStagesChangeWhatTheyRender(t *testing.T) {
 	n := shared(t).tenant(t)
 	other := n.suite.bareTenant(t)
@@ -113,6 +113,9 @@ func TestStagesChangeWhatTheyRender(t *testing.T) {
 		"base/kustomization.yaml":       "resources: [web.yaml]\n",
 		"base/web.yaml":                 deployment("api", "1"),
 		"customized/kustomization.yaml": "resources: [../base]\nnameSuffix: -blue\nreplicas: [{name: api, count: 0}]\n",
+		"extra/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+			"resources: [more.yaml]\ncommonAnnotations: {extra: \"yes\"}\n",
+		"extra/more.yaml": configMap("more", "1"),
 	})
 	n.stageSet(t, "app", `
 serviceAccountName: `+deployer+`
@@ -134,6 +137,7 @@ stages:
       spec: {template: {metadata: {annotations: {patched: "yes"}}}}
 - name: customized
   path: customized
+  components: [../extra]
   sourceRef: {kind: GitRepository, name: app}
   commonMetadata: {labels: {team: green}}
 `)
@@ -155,8 +159,9 @@ stages:
 	}
 	var api appsv1.Deployment
 	n.get(t, n.namespace, "api-blue", &api)
-	if *api.Spec.Replicas != 0 || api.Labels["team"] != "green" || api.Labels[v1.LabelStage] != "customized" {
-		t.Errorf("Deployment api-blue has %d replicas, labels %v", *api.Spec.Replicas, api.Labels)
+	n.hasValue(t, "more-blue", "1")
+	if *api.Spec.Replicas != 0 || api.Annotations["extra"] != "yes" || api.Labels["team"] != "green" || api.Labels[v1.LabelStage] != "customized" {
+		t.Errorf("Deployment api-blue has %d replicas, annotations %v, labels %v", *api.Spec.Replicas, api.Annotations, api.Labels)
 	}
 }
 

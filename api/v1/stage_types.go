@@ -51,6 +51,15 @@ type Stage struct {
 	// +kubebuilder:validation:MaxItems=64
 	Patches []Patch `json:"patches,omitempty"`
 
+	// components are directories of the artifact, relative to path, with Components of kustomize that the directory is built
+	// with.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Components []string `json:"components,omitempty"`
+
 	// images replaces image names, tags and digests, as kustomize does.
 	// +optional
 	// +listType=map

@@ -286,6 +286,11 @@ func (in *Stage) DeepCopyInto(out *Stage) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Components != nil {
+		in, out := &in.Components, &out.Components
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Images != nil {
 		in, out := &in.Images, &out.Images
 		*out = make([]Image, len(*in))

@@ -19,6 +19,8 @@ import (
 type Options struct {
 	// Path is the directory in the artifact; empty means its root.
 	Path string
+	// Components are directories with Components of kustomize, relative to Path.
+	Components []string
 	// Patches, Images and CommonMetadata are those of the stage, applied in this order to what the directory renders.
 	Patches        []v1.Patch
 	Images         []v1.Image
@@ -31,6 +33,7 @@ type Options struct {
 func OptionsOf(stage v1.Stage, variables Variables) Options {
 	return Options{
 		Path:           stage.Path,
+		Components:     stage.Components,
 		Patches:        stage.Patches,
 		Images:         stage.Images,
 		CommonMetadata: stage.CommonMetadata,
@@ -45,7 +48,7 @@ var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Ku
 //
 // A directory with a kustomization file is built with kustomize. In any other, every .yaml, .yml and .json file below it
 // is read; a directory below it that has a kustomization file is built with kustomize in its place, as
-// kustomize-controller does. Then come patches, images and common metadata, then variables are substituted in what there is
+// kustomize-controller does. Components make it a kustomization, if it is none. Then come patches, images and common metadata, then variables are substituted in what there is
 // then, and the stringData of Secrets is folded into their data.
 //
 // A failure is a failure.Error with reason BuildFailed whose message names file and line where there is one: Stalled, as
@@ -93,7 +96,7 @@ func (b *builder) build(ctx context.Context, opts Options) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := b.render(ctx, dir)
+	objects, err := b.render(ctx, dir, opts.Components)
 	if err != nil {
 		return nil, err
 	}

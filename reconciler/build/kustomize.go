@@ -13,15 +13,18 @@ import (
 // errTooSlow says that kustomize took too long.
 var errTooSlow = fmt.Errorf("kustomize took longer than %s", kustomizeTimeout)
 
-// kustomize is what the kustomization in dir renders.
+// kustomize is what the kustomization in dir renders, with the components of the stage if it is the stage's directory.
 //
 // kustomize would fetch remote bases with git and over HTTP, and offers no way to forbid it. So it never sees the artifact:
 // a scan first reads every file that the kustomization reaches, and kustomize then works on what the scan understood (see
 // scan). There, no reference has the form of a URL, and no file but those that the scan found exists.
 //
 // What this does not bound is the memory that replacements and vars can make of a small kustomization.
-func (b *builder) kustomize(ctx context.Context, dir string) ([]Object, error) {
+func (b *builder) kustomize(ctx context.Context, dir string, components *stageComponents) ([]Object, error) {
 	s := newScan(b)
+	if components != nil {
+		s.stageDir, s.components = dir, components
+	}
 	entered, err := s.enter(ctx, dir, nil)
 	if err != nil {
 		return nil, err

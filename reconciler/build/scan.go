@@ -24,6 +24,9 @@ type scan struct {
 	kustomizations map[string]*kustomization
 	// origins is file:line of resources by group, kind and name; empty where there is more than one.
 	origins map[string]string
+	// stageDir is the directory that the components of the stage are added to; nil for none.
+	stageDir   string
+	components *stageComponents
 	// secrets are values that no message may hold.
 	secrets Secrets
 }
@@ -62,7 +65,11 @@ func (s *scan) enter(ctx context.Context, dir string, trail []string) (*kustomiz
 		return nil, err
 	}
 	s.kustomizations[dir] = at.within
-	if err := s.vet(ctx, at, content, append(trail[:len(trail):len(trail)], dir)); err != nil {
+	trail = append(trail[:len(trail):len(trail)], dir)
+	if err := s.vet(ctx, at, content, trail); err != nil {
+		return nil, err
+	}
+	if err := s.addComponents(ctx, at, content, trail); err != nil {
 		return nil, err
 	}
 	text, err := encode(content)
@@ -98,6 +105,9 @@ func chain(trail []string) string {
 
 // load reads the kustomization file in dir.
 func (s *scan) load(dir string) (site, *types.Kustomization, error) {
+	if s.isPlain(dir) {
+		return s.generate(dir)
+	}
 	file, err := s.kustomizationFile(dir)
 	if err != nil {
 		return site{}, nil, err

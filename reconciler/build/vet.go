@@ -39,7 +39,12 @@ func (s *scan) vetResources(ctx context.Context, at site, content *types.Kustomi
 		}
 		content.Resources[i] = to.reference
 	}
-	for i, reference := range content.Components {
+	return s.vetComponents(ctx, at, content.Components, trail)
+}
+
+// vetComponents follows references to components, and writes them as kustomize may see them.
+func (s *scan) vetComponents(ctx context.Context, at site, references []string, trail []string) error {
+	for i, reference := range references {
 		to, err := s.resolve(at, "components", reference)
 		if err != nil {
 			return err
@@ -50,7 +55,7 @@ func (s *scan) vetResources(ctx context.Context, at site, content *types.Kustomi
 		if err := s.include(ctx, at, to, true, trail); err != nil {
 			return err
 		}
-		content.Components[i] = to.reference
+		references[i] = to.reference
 	}
 	return nil
 }
