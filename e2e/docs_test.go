@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+
+// notObjects are the apiVersions in the documents of what is read from files and never sent to an API server, and of what
+// this cluster has nothing of.
+var notObjects = []string{
+	"", "kustomize.config.k8s.io/v1beta1", "kustomize.config.k8s.io/v1alpha1", "cert-manager.io/v1",
+}
+
+// Every object in the documents is one that the API server takes as it is written there: no field is unknown, none is missing.
+func TestObjectsInTheDocuments(t *testing.T) {
+	n := shared(t).tenant(t)
+	paths, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := map[string]int{}
+	for _, path := range append(paths, "../README.md") {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range yamlBlock.FindAllStringSubmatch(string(content), -1) {
+			for _, document := range regexp.MustCompile("(?m)^---$").Split(block[1], -1) {
+				var object unstructured.Unstructured
+				if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+					t.Errorf("%s: %v in\n%s", path, err, document)
+					continue
+				}
+				if slices.Contains(notObjects, object.GetAPIVersion()) {
+					continue
+				}
+				sent[object.GetKind()]++
+				n.acceptable(t, path, &object)
+			}
+		}
+	}
+	if sent["StageSet"] == 0 || sent["StageSetPolicy"] == 0 {
+		t.Errorf("the documents have %v", sent)
+	}
+}
+
+// acceptable has the API server look at an object, in the tenant's namespace if it is for one, and store nothing.
+func (n *tenant) acceptable(t *testing.T, path string, object *unstructured.Unstructured) {
+	t.Helper()
+	namespaced, err := n.Client.IsObjectNamespaced(object)
+	if err != nil {
+		t.Errorf("%s: %s %s: %v", path, object.GetKind(), object.GetName(), err)
+		return
+	}
+	if namespaced {
+		object.SetNamespace(n.namespace)
+	}
+	strict := client.WithFieldValidation(n.Client, "Strict")
+	err = strict.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("docs"), client.DryRunAll)
+	if err != nil {
+		text, _ := yaml.Marshal(object.Object)
+		t.Errorf("%s: %s %s: %v\n%s", path, object.GetKind(), object.GetName(), err, strings.TrimSpace(string(text)))
+	}
+}
