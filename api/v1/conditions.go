@@ -30,6 +30,8 @@ const (
 	ReasonAccessDenied = "AccessDenied"
 	// ReasonDependencyNotReady: a StageSet in dependsOn is missing or not Ready at its current generation.
 	ReasonDependencyNotReady = "DependencyNotReady"
+	// ReasonDependencyCycle: the StageSet depends on itself, over however many others; the message names the way.
+	ReasonDependencyCycle = "DependencyCycle"
 	// ReasonSourceNotFound: a source does not exist.
 	ReasonSourceNotFound = "SourceNotFound"
 	// ReasonSourceNotReady: a source has no artifact.
@@ -52,6 +54,8 @@ const (
 	ReasonHealthCheckFailed = "HealthCheckFailed"
 	// ReasonHealthCheckTimedOut: objects are not healthy within the stage's timeout; they are still looked at.
 	ReasonHealthCheckTimedOut = "HealthCheckTimedOut"
+	// ReasonPruneRefused: a stage would delete so much of what it applied that it looks like a mistake.
+	ReasonPruneRefused = "PruneRefused"
 	// ReasonPruneFailed: an object that left the release could not be deleted.
 	ReasonPruneFailed = "PruneFailed"
 	// ReasonTerminating: the StageSet is being deleted; the message says what is still there.

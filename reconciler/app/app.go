@@ -205,6 +205,7 @@ func assemble(
 			Builds:      build.NewCache(renderCacheSize),
 			Hasher:      hasher,
 			Claims:      inventories,
+			Graph:       controller.Graph{StageSets: mgr.GetClient()},
 			Concurrency: options.ApplyConcurrency,
 		},
 		PolicyChanges: stored,

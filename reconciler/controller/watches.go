@@ -24,6 +24,7 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/pipeline"
 )
 
 // Field indexes on StageSets: what wakes them.
@@ -95,12 +96,16 @@ func anySource(gvk schema.GroupVersionKind) client.Object {
 	return source
 }
 
-// wanted is true for updates that ask for a pass: spec, deletion, and the annotation that asks for one.
+// asking are the annotations of a StageSet that a pass acts on.
+var asking = []string{v1.AnnotationRequestedAt, v1.AnnotationAllowMassPrune}
+
+// wanted is true for updates that ask for a pass: of the spec, of the deletion, and of annotations that are acted on.
 func wanted(update event.UpdateEvent) bool {
 	return update.ObjectOld.GetGeneration() != update.ObjectNew.GetGeneration() ||
 		update.ObjectOld.GetDeletionTimestamp().IsZero() != update.ObjectNew.GetDeletionTimestamp().IsZero() ||
-		update.ObjectOld.GetAnnotations()[v1.AnnotationRequestedAt] !=
-			update.ObjectNew.GetAnnotations()[v1.AnnotationRequestedAt]
+		slices.ContainsFunc(asking, func(key string) bool {
+			return update.ObjectOld.GetAnnotations()[key] != update.ObjectNew.GetAnnotations()[key]
+		})
 }
 
 // becameReady is true for updates of a StageSet that those who depend on it wait for.
@@ -156,16 +161,27 @@ func sourceKey(kind v1.SourceKind, namespace, name string) string {
 
 // dependenciesOf are the values of indexDependency: "<namespace>/<name>" of every StageSet in dependsOn.
 func dependenciesOf(obj client.Object) []string {
-	set := obj.(*v1.StageSet)
-	keys := make([]string, 0, len(set.Spec.DependsOn))
-	for _, dependency := range set.Spec.DependsOn {
-		namespace := dependency.Namespace
-		if namespace == "" {
-			namespace = set.Namespace
-		}
-		keys = append(keys, namespace+"/"+dependency.Name)
+	dependencies := pipeline.DependenciesOf(obj.(*v1.StageSet))
+	keys := make([]string, 0, len(dependencies))
+	for _, name := range dependencies {
+		keys = append(keys, name.String())
 	}
 	return keys
+}
+
+// Graph is what StageSets depend on, as a cache has them.
+type Graph struct {
+	// StageSets reads from the cache.
+	StageSets client.Reader
+}
+
+// DependsOn implements pipeline.Graph.
+func (g Graph) DependsOn(ctx context.Context, name types.NamespacedName) ([]types.NamespacedName, error) {
+	var set v1.StageSet
+	if err := g.StageSets.Get(ctx, name, &set); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return pipeline.DependenciesOf(&set), nil
 }
 
 // consumers maps a source to the StageSets that use it, in whatever namespace they are.

@@ -122,7 +122,8 @@ func TestLeftovers(t *testing.T) {
 }
 
 func TestShrinkKeepsWhatIsOursOrNotSeenGone(t *testing.T) {
-	one, two := record("one", 0, entry("a"), entry("moved"), entry("gone"), entry("stuck")), record("two", 1, entry("moved"))
+	one := record("one", 0, confirmed("a", "1"), entry("moved"), entry("gone"), confirmed("stuck", "2"))
+	two := record("two", 1, entry("moved"))
 	owner := map[Key]ID{}
 	for key := range keys("a") {
 		owner[key] = one.ID()
@@ -131,9 +132,14 @@ func TestShrinkKeepsWhatIsOursOrNotSeenGone(t *testing.T) {
 		owner[key] = two.ID()
 	}
 	got := Shrink([]Record{one, two}, owner, keys("stuck"))
-	want := []Record{record("one", 0, entry("a"), entry("stuck")), record("two", 1, entry("moved"))}
+	left := confirmed("stuck", "2")
+	left.RenderedHash = "" // what has left the release does not leave it again
+	want := []Record{record("one", 0, confirmed("a", "1"), left), record("two", 1, entry("moved"))}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	if one.Entries[EntryKey(left)].RenderedHash == "" {
+		t.Error("the record that was given has changed")
 	}
 }
 

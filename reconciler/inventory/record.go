@@ -89,18 +89,24 @@ func Leftovers(records []Record, desired map[Key]bool) []Leftover {
 }
 
 // Shrink is records without what is no longer theirs: an entry stays if its record is the current one of the stage that
-// renders it, or if it is in unseen (not yet seen gone). owner maps each desired key to the record that applies it.
+// renders it, or if it is in unseen (not yet seen gone). What stays because it is unseen loses its renderedHash: it has left
+// the release, and a later one must not take it for something that leaves anew. owner maps each desired key to the record
+// that applies it.
 func Shrink(records []Record, owner map[Key]ID, unseen map[Key]bool) []Record {
 	shrunk := make([]Record, 0, len(records))
 	for _, record := range records {
 		kept := record.Clone()
-		maps.DeleteFunc(kept.Entries, func(key Key, _ v1.InventoryEntry) bool {
+		for key, entry := range record.Entries {
 			id, desired := owner[key]
-			if desired {
-				return id != record.ID()
+			switch {
+			case desired && id == record.ID():
+			case !desired && unseen[key]:
+				entry.RenderedHash = ""
+				kept.Entries[key] = entry
+			default:
+				delete(kept.Entries, key)
 			}
-			return !unseen[key]
-		})
+		}
 		shrunk = append(shrunk, kept)
 	}
 	return shrunk

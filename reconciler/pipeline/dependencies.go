@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
@@ -35,38 +36,49 @@ func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned Pi
 	if err != nil {
 		return err
 	}
+	if err := p.cycle(ctx, client, set); err != nil {
+		return err
+	}
 	var problems []error
-	for _, ref := range set.Spec.DependsOn {
-		if ref.Namespace == "" {
-			ref.Namespace = set.Namespace
-		}
-		problems = append(problems, checkDependency(ctx, client, ref, pinned))
+	for _, name := range DependenciesOf(set) {
+		problems = append(problems, checkDependency(ctx, client, name, pinned))
 	}
 	return failure.Join(problems...)
 }
 
-func checkDependency(ctx context.Context, client *tenant.Client, ref v1.DependencyReference, pinned Pinned) error {
-	name := "StageSet " + ref.Namespace + "/" + ref.Name
-	obj, err := client.Get(ctx, v1.GroupVersion.WithKind("StageSet"), ref.Namespace, ref.Name)
+func checkDependency(ctx context.Context, client *tenant.Client, name types.NamespacedName, pinned Pinned) error {
+	dependency, err := getDependency(ctx, client, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
-			"%s in spec.dependsOn does not exist: create it, or remove it from spec.dependsOn", name)
+			"StageSet %s in spec.dependsOn does not exist: create it, or remove it from spec.dependsOn", name)
 	case apierrors.IsForbidden(err):
-		return failure.NewStalled(v1.ReasonAccessDenied,
-			"ServiceAccount %s may not get %s in spec.dependsOn: grant get on stagesets.stages.metio.wtf/%s in namespace %s to it",
-			client.Account(), name, ref.Name, ref.Namespace)
+		return failure.NewStalled(v1.ReasonAccessDenied, "ServiceAccount %s may not get StageSet %s in spec.dependsOn: "+
+			"grant get on stagesets.stages.metio.wtf/%s in namespace %s to it", client.Account(), name, name.Name, name.Namespace)
 	case err != nil:
-		return failure.NewTransient(v1.ReasonTargetUnreachable, "read %s in spec.dependsOn: %w", name, err)
+		return err
+	}
+	if why := notReady(dependency, pinned); why != "" {
+		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause, "StageSet %s in spec.dependsOn %s", name, why)
+	}
+	return nil
+}
+
+// getDependency reads a StageSet as the tenant. Its error is the API server's when there is none or it may not be read, and
+// a *failure.Error otherwise.
+func getDependency(ctx context.Context, client *tenant.Client, name types.NamespacedName) (*v1.StageSet, error) {
+	obj, err := client.Get(ctx, v1.GroupVersion.WithKind("StageSet"), name.Namespace, name.Name)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil, err
+	case err != nil:
+		return nil, failure.NewTransient(v1.ReasonTargetUnreachable, "read StageSet %s in spec.dependsOn: %w", name, err)
 	}
 	var dependency v1.StageSet
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &dependency); err != nil {
-		return failure.NewStalled(v1.ReasonDependencyNotReady, "read %s in spec.dependsOn: %w", name, err)
+		return nil, failure.NewStalled(v1.ReasonDependencyNotReady, "read StageSet %s in spec.dependsOn: %w", name, err)
 	}
-	if why := notReady(&dependency, pinned); why != "" {
-		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause, "%s in spec.dependsOn %s", name, why)
-	}
-	return nil
+	return &dependency, nil
 }
 
 // notReady says why a dependency is not ready; empty if it is.

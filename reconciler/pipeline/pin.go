@@ -46,6 +46,7 @@ type Pipeline struct {
 	Builds   *build.Cache
 	Hasher   inventory.Hasher
 	Claims   ownership.Claims
+	Graph    Graph
 	// Concurrency bounds the requests of one release that are under way at once.
 	Concurrency int
 }
@@ -55,16 +56,16 @@ type PinnedStage struct {
 	Stage  v1.Stage
 	Client *tenant.Client
 	Pin    source.Pin
-}
 	// Variables are what postBuild substitutes; nil if the stage has none.
 	Variables build.Variables
+}
 
 // Pinned is a StageSet whose sources are pinned for a whole run.
 type Pinned struct {
 	Stages []PinnedStage
-}
 	// secrets are the values of variables that no message may tell.
 	secrets build.Secrets
+}
 
 // Redact is a text about the release without values of the Secrets that it substitutes. What API servers, webhooks and
 // policies say of an object may quote any field of it.
@@ -76,8 +77,8 @@ func (p Pinned) Identity() string {
 	for _, stage := range p.Stages {
 		fmt.Fprintf(hash, "%s\x00%s\x00%s\x00%s\x00%s\n",
 			stage.Stage.Name, stage.Client.Account(), stage.Pin.URL, stage.Pin.Digest, stage.Pin.Revision)
-	}
 		_ = json.NewEncoder(hash).Encode(stage.Variables) // texts, and a hash takes everything
+	}
 	return hex.EncodeToString(hash.Sum(nil))
 }
 

@@ -38,6 +38,9 @@ func (p *Pipeline) Prepare(
 	if err := review.Err(); err != nil {
 		return preflight.Cleared{}, err
 	}
+	if err := refuseMassPrune(set, pinned, stages, records); err != nil {
+		return preflight.Cleared{}, err
+	}
 	return preflight.Check(ctx, preflight.Input{
 		Applier:     ownership.Applier{Owner: Owner(set), Claims: p.Claims},
 		Recorded:    Recorded(records),
