@@ -17,7 +17,7 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// keepsLabelled refuses to delete what says so, and anything if a deletion is not what ValidatingAdmissionPolicy makes of it.
+// keepsLabelled refuses to delete what says so, and everything if a rule does not see what ValidatingAdmissionPolicy shows.
 const keepsLabelled = `
 matchConstraints: {operations: [DELETE]}
 validations:
@@ -82,11 +82,11 @@ func TestDeletionsAreDecidedWhereTheyAreRegistered(t *testing.T) {
 
 	i.status(t, policy, condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady), notRegistered)
 	i.mustCreate(t, kept("first"))
-	before := r.requests(t)
+	before := r.requests(t, "validate")
 	if err := i.client.Delete(t.Context(), kept("first")); err != nil {
 		t.Errorf("deleting while deletions are not registered: %v", err)
 	}
-	if got := r.requests(t) - before; got != 0 {
+	if got := r.requests(t, "validate") - before; got != 0 {
 		t.Errorf("%d requests reached the webhook", got)
 	}
 

@@ -20,8 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -92,7 +90,7 @@ metadata: {name: stageset-admission, namespace: stageset-system}
 apiVersion: v1
 kind: Secret
 metadata: {name: stageset-admission-tls, namespace: stageset-system}`))
-	i.kubeconfig = i.writeKubeconfig(t)
+	i.kubeconfig = i.WriteKubeconfig(t, i.TokenConfig(t, i.name, i.name+"-admission"))
 	return i
 }
 
@@ -196,25 +194,6 @@ func (i *installation) removeWebhooks(t testing.TB) {
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		i.remove(t, "admissionregistration.k8s.io/v1", kind)
 	}
-}
-
-// writeKubeconfig is a kubeconfig with a token of the program's account.
-func (i *installation) writeKubeconfig(t testing.TB) string {
-	t.Helper()
-	account := i.TokenConfig(t, i.name, i.name+"-admission")
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{
-		Server: account.Host, CertificateAuthority: account.CAFile, CertificateAuthorityData: account.CAData,
-		TLSServerName: account.ServerName,
-	}
-	config.AuthInfos["account"] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "account"}
-	config.CurrentContext = "test"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // replica is one process of the program.

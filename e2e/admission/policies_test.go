@@ -26,8 +26,8 @@ func (i *installation) policy(t *testing.T, name, spec string) *unstructured.Uns
 		t.Fatal(err)
 	}
 	policy.Object["spec"] = content
-	tenant := map[string]any{"kubernetes.io/metadata.name": i.tenant}
-	err := unstructured.SetNestedMap(policy.Object, tenant, "spec", "matchConstraints", "namespaceSelector", "matchLabels")
+	err := unstructured.SetNestedField(policy.Object, i.tenant,
+		"spec", "matchConstraints", "namespaceSelector", "matchLabels", "kubernetes.io/metadata.name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +72,14 @@ func (i *installation) status(
 		return nil
 	})
 	return found
+}
+
+// inForce waits until policies are evaluated.
+func (i *installation) inForce(t *testing.T, policies ...*unstructured.Unstructured) {
+	t.Helper()
+	for _, policy := range policies {
+		i.status(t, policy, condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady))
+	}
 }
 
 // condition wants a condition of a status and a reason.
