@@ -21,6 +21,8 @@ type Decision struct {
 	Failed []Violation
 	// AuditAnnotations are for the audit event of the request, by <policy>/<key>.
 	AuditAnnotations map[string]string
+	// Params are the objects that policies were evaluated with, by policy: what they said then can be looked up by version.
+	Params []Param
 }
 
 // Violation is one rule that a StageSet does not keep.
@@ -68,6 +70,7 @@ func (d *Decision) take(p *policy, said verdict, q question) {
 		d.add(p, f)
 	}
 	d.Failed = append(d.Failed, said.messages...)
+	d.Params = append(d.Params, said.params...)
 	for key, value := range said.annotations {
 		if d.AuditAnnotations == nil {
 			d.AuditAnnotations = map[string]string{}
@@ -101,4 +104,5 @@ func (d *Decision) sort() {
 		slices.SortFunc(*list, compareViolations)
 		*list = slices.Compact(*list)
 	}
+	slices.SortStableFunc(d.Params, func(a, b Param) int { return cmp.Compare(a.Policy, b.Policy) })
 }

@@ -94,7 +94,7 @@ func (d *defaulter) apply(ctx context.Context, p *policy, object *unstructured.U
 ) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	found, err := p.params.find(ctx, d.lookup, p.name, d.namespace)
+	found, _, err := p.params.find(ctx, d.lookup, p.name, d.namespace)
 	if err != nil {
 		f := p.failure(ruleParams, celenv.OneMessage(err.Error()))
 		return nil, nil, &f

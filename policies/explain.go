@@ -149,7 +149,7 @@ func newExplainer(ctx context.Context, set *Set, p *policy, source *v1alpha1.Sta
 
 // at has what follows evaluated on q.
 func (x *explainer) at(q question) error {
-	params, err := x.policy.params.find(x.ctx, x.set.lookup, x.policy.name, q.namespace)
+	params, _, err := x.policy.params.find(x.ctx, x.set.lookup, x.policy.name, q.namespace)
 	if err != nil {
 		return err
 	}

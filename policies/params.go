@@ -42,6 +42,37 @@ type ParamLookup interface {
 	Params(ctx context.Context, query ParamQuery) ([]*unstructured.Unstructured, error)
 }
 
+// Param is an object that a policy was evaluated with, in the version that it had then.
+type Param struct {
+	// Policy is the name of the policy.
+	Policy string
+	// Kind, Namespace and Name tell the object; Namespace is empty if its kind has none.
+	Kind, Namespace, Name string
+	// ResourceVersion tells its versions apart.
+	ResourceVersion string
+}
+
+// String is such as "few-stages: ConfigMap team-a/limits, resourceVersion 7".
+func (p Param) String() string {
+	name := p.Name
+	if p.Namespace != "" {
+		name = p.Namespace + "/" + p.Name
+	}
+	return fmt.Sprintf("%s: %s %s, resourceVersion %s", p.Policy, p.Kind, name, p.ResourceVersion)
+}
+
+// paramsOf are the objects that a policy is evaluated with.
+func paramsOf(policy string, objects []*unstructured.Unstructured) []Param {
+	all := make([]Param, 0, len(objects))
+	for _, object := range objects {
+		all = append(all, Param{
+			Policy: policy, Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
+			ResourceVersion: object.GetResourceVersion(),
+		})
+	}
+	return all
+}
+
 // params are where a policy has its parameters from. The zero params are null.
 type params struct {
 	fixed map[string]any
@@ -103,14 +134,16 @@ func allows(kind *v1alpha1.ParamKind, allowed []v1alpha1.ParamKind) error {
 	return nil
 }
 
-// find are the parameters for a StageSet of namespace, null if the policy has none. There are none, and no error, if the
-// policy is not to be evaluated without.
-func (p params) find(ctx context.Context, lookup ParamLookup, policy, namespace string) ([]map[string]any, error) {
+// find are the parameters for a StageSet of namespace, null if the policy has none, and the objects that they are. There are
+// none, and no error, if the policy is not to be evaluated without.
+func (p params) find(ctx context.Context, lookup ParamLookup, policy, namespace string) (
+	[]map[string]any, []Param, error,
+) {
 	if p.fixed != nil || p.ref == nil {
-		return []map[string]any{p.fixed}, nil
+		return []map[string]any{p.fixed}, nil, nil
 	}
 	if lookup == nil {
-		return nil, errors.New("cannot be evaluated: there is nowhere to look for parameters here")
+		return nil, nil, errors.New("cannot be evaluated: there is nowhere to look for parameters here")
 	}
 	query := ParamQuery{Policy: policy, Kind: p.kind, Namespace: p.ref.Namespace, Name: p.ref.Name, Selector: p.selector}
 	if query.Namespace == "" {
@@ -119,17 +152,17 @@ func (p params) find(ctx context.Context, lookup ParamLookup, policy, namespace 
 	objects, err := lookup.Params(ctx, query)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("cannot be evaluated: %s: %w", query, err)
+		return nil, nil, fmt.Errorf("cannot be evaluated: %s: %w", query, err)
 	case len(objects) > maxParams:
-		return nil, fmt.Errorf("cannot be evaluated: %s: there are %d, more than %d", query, len(objects), maxParams)
+		return nil, nil, fmt.Errorf("cannot be evaluated: %s: there are %d, more than %d", query, len(objects), maxParams)
 	case len(objects) == 0 && p.ref.ParameterNotFoundAction != v1alpha1.ParameterNotFoundAllow:
-		return nil, fmt.Errorf("cannot be evaluated: %s: there is none (parameterNotFoundAction Deny)", query)
+		return nil, nil, fmt.Errorf("cannot be evaluated: %s: there is none (parameterNotFoundAction Deny)", query)
 	}
-	found := make([]map[string]any, 0, len(objects))
+	values := make([]map[string]any, 0, len(objects))
 	for _, object := range objects {
-		found = append(found, object.Object)
+		values = append(values, object.Object)
 	}
-	return found, nil
+	return values, paramsOf(policy, objects), nil
 }
 
 // String is such as "params ConfigMap team-a/limits".

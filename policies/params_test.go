@@ -25,8 +25,13 @@ type lookup struct {
 func (l *lookup) Params(_ context.Context, query policies.ParamQuery) ([]*unstructured.Unstructured, error) {
 	l.asked = append(l.asked, query.Policy+" "+query.String())
 	var found []*unstructured.Unstructured
-	for _, limit := range l.limits {
-		found = append(found, &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"stages": limit}}})
+	for i, limit := range l.limits {
+		object := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"stages": limit}}}
+		object.SetKind(query.Kind.Kind)
+		object.SetNamespace(query.Namespace)
+		object.SetName(fmt.Sprintf("limits-%d", i))
+		object.SetResourceVersion(fmt.Sprint(7 + i))
+		found = append(found, object)
 	}
 	return found, l.err
 }
@@ -152,5 +157,28 @@ func TestParamsShareTheBudget(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, said(set.Validate(t.Context(), creating(stageSet(t, ""))).Denied)); diff != "" {
 		t.Errorf("denied (-want +got):\n%s", diff)
+	}
+}
+
+// TestParamsOfADecision: a decision says which objects, in which versions, its policies were evaluated with (P-15).
+func TestParamsOfADecision(t *testing.T) {
+	list := []v1alpha1.StageSetPolicy{
+		rule(t, "q", atMost, byName), rule(t, "p", atMost, bySelector), rule(t, "r", "true", ""),
+		rule(t, "unselected", atMost, byName+"\nmatchConstraints: {namespaceSelector: {matchLabels: {no: no}}}"),
+	}
+	set, err := policies.Compile(t.Context(), list, policies.Options{Lookup: &lookup{limits: []int64{1, 0}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, param := range set.Validate(t.Context(), creating(stageSet(t, ""))).Params {
+		got = append(got, param.String())
+	}
+	want := []string{
+		"p: ConfigMap platform/limits-0, resourceVersion 7", "p: ConfigMap platform/limits-1, resourceVersion 8",
+		"q: ConfigMap team-a/limits-0, resourceVersion 7", "q: ConfigMap team-a/limits-1, resourceVersion 8",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("params (-want +got):\n%s", diff)
 	}
 }

@@ -68,12 +68,12 @@ func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *cele
 	if !selected {
 		return verdict{}
 	}
-	found, err := p.params.find(ctx, s.lookup, p.name, q.namespace)
+	found, used, err := p.params.find(ctx, s.lookup, p.name, q.namespace)
 	if err != nil {
 		return verdict{findings: []finding{p.failure(ruleParams, celenv.OneMessage(err.Error()))}}
 	}
 	group := evaluation.Group(p.variables, nil)
-	var all verdict
+	all := verdict{params: used}
 	for _, values := range found {
 		all.add(p.judgeWith(ctx, q, group.With(values)))
 	}
@@ -99,6 +99,8 @@ type verdict struct {
 	messages []Violation
 	// annotations are for the audit event, by key.
 	annotations map[string]string
+	// params are the objects that it was evaluated with.
+	params []Param
 }
 
 // add adds what the same policy says with other parameters.

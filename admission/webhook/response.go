@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -19,6 +20,8 @@ const (
 	// auditAnnotations holds the auditAnnotations of policies as one JSON object, by <policy>/<key>: their keys may be longer
 	// than those of audit annotations, and have a slash.
 	auditAnnotations = "annotations"
+	// auditParams holds the objects, with their versions, that policies were evaluated with, one a line.
+	auditParams = "params"
 )
 
 // respond turns a decision into the answer to a request.
@@ -41,6 +44,9 @@ func annotations(decision policies.Decision) map[string]string {
 		// A map of strings can always be encoded, and always in the same order.
 		content, _ := json.Marshal(decision.AuditAnnotations)
 		found[auditAnnotations] = string(content)
+	}
+	if len(decision.Params) > 0 {
+		found[auditParams] = strings.Join(lines(decision.Params), "\n")
 	}
 	return found
 }
@@ -110,10 +116,10 @@ func overloaded() admission.Response {
 	}}
 }
 
-func lines(violations []policies.Violation) []string {
+func lines[T fmt.Stringer](list []T) []string {
 	var out []string
-	for _, violation := range violations {
-		out = append(out, violation.String())
+	for _, item := range list {
+		out = append(out, item.String())
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
@@ -31,6 +32,8 @@ type Review struct {
 	namespace *corev1.Namespace
 	denied    []string
 	warned    []string
+	// params are those that have been logged.
+	params []policies.Param
 }
 
 // Policies gives the policies that hold now; a pass asks it once.
@@ -54,7 +57,7 @@ func (p Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *cor
 		return nil, nil, failure.NewStalled(v1.ReasonPolicyViolation, "defaulting policies cannot be evaluated: %w", err)
 	}
 	review.object = in.Object
-	review.add("", set.Validate(ctx, in))
+	review.add(ctx, "", set.Validate(ctx, in))
 	if err := review.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -70,7 +73,7 @@ func (r *Review) Source(ctx context.Context, stage string, pin source.Pin) {
 	if !r.set.HasTarget(v1alpha1.TargetSource) {
 		return
 	}
-	r.add(fmt.Sprintf("stage %s: %s: ", stage, pin), r.set.ValidateSource(ctx, r.input(stage, pin)))
+	r.add(ctx, fmt.Sprintf("stage %s: %s: ", stage, pin), r.set.ValidateSource(ctx, r.input(stage, pin)))
 }
 
 // Manifest asks about an object that a stage renders, as it will be applied by the account.
@@ -80,7 +83,7 @@ func (r *Review) Manifest(
 	if !r.set.HasTarget(v1alpha1.TargetManifest) {
 		return
 	}
-	r.add("stage "+stage+": "+describe(object)+": ", r.set.ValidateManifest(ctx, policies.ManifestInput{
+	r.add(ctx, "stage "+stage+": "+describe(object)+": ", r.set.ValidateManifest(ctx, policies.ManifestInput{
 		SourceInput: r.input(stage, pin),
 		Object:      object,
 		Target:      v1alpha1.TargetFacts{ServiceAccountName: account},
@@ -107,13 +110,26 @@ func describe(object *unstructured.Unstructured) string {
 	return text + object.GetName()
 }
 
-func (r *Review) add(about string, decision policies.Decision) {
+func (r *Review) add(ctx context.Context, about string, decision policies.Decision) {
 	for _, violation := range decision.Denied {
 		r.denied = append(r.denied, about+violation.String())
 	}
 	for _, violation := range decision.Warned {
 		if line := about + violation.String(); !slices.Contains(r.warned, line) {
 			r.warned = append(r.warned, line)
+		}
+	}
+	r.logParams(ctx, decision)
+}
+
+// logParams says which objects, in which versions, policies had as parameters that denied something: what they said then can
+// be looked up. Each is said once a pass.
+func (r *Review) logParams(ctx context.Context, decision policies.Decision) {
+	for _, param := range decision.Params {
+		denied := slices.ContainsFunc(decision.Denied, func(v policies.Violation) bool { return v.Policy == param.Policy })
+		if denied && !slices.Contains(r.params, param) {
+			r.params = append(r.params, param)
+			log.FromContext(ctx).Info("denied by a policy with parameters", "policy", param.Policy, "params", param.String())
 		}
 	}
 }

@@ -2,13 +2,16 @@ package rules
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -222,6 +225,47 @@ func TestIdentityFollowsThePolicies(t *testing.T) {
 	}
 	if review.Identity() == admit(t, one, "a").Identity() {
 		t.Error("a run would go on in a Namespace that has changed since it was checked")
+	}
+}
+
+// limit finds one ConfigMap.
+type limit struct{}
+
+func (limit) Params(_ context.Context, query policies.ParamQuery) ([]*unstructured.Unstructured, error) {
+	found := object("v1", "ConfigMap", query.Name)
+	found.SetResourceVersion("7")
+	return []*unstructured.Unstructured{found}, nil
+}
+
+// P-15: which version of its parameters a policy denied by is logged, once a pass.
+func TestTheParametersOfADenialAreLogged(t *testing.T) {
+	const spec = `
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  paramRef: {name: limit}
+  validations: [{name: r, expression: "%s", message: no}]`
+	var list []v1alpha1.StageSetPolicy
+	for name, expression := range map[string]string{"denies": "false", "allows": "true"} {
+		var policy v1alpha1.StageSetPolicy
+		text := "metadata: {name: " + name + "}\nspec:\n  target: Manifest" + fmt.Sprintf(spec, expression)
+		if err := yaml.UnmarshalStrict([]byte(text), &policy); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, policy)
+	}
+	set, err := policies.Compile(t.Context(), list, policies.Options{Lookup: limit{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
+	review := admit(t, func() *policies.Set { return set }, "a")
+	for _, name := range []string{"a", "b"} {
+		review.Manifest(ctx, "web", source.Pin{}, "a", object("v1", "Secret", name))
+	}
+	want := []string{`"level"=0 "msg"="denied by a policy with parameters" "policy"="denies" ` +
+		`"params"="denies: ConfigMap team-a/limit, resourceVersion 7"`}
+	if diff := cmp.Diff(want, logged); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
 	}
 }
 
