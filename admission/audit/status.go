@@ -137,10 +137,11 @@ func (a *Auditor) ready(ctx context.Context, v view) metav1.Condition {
 	}
 }
 
-// missingParams says that there are no parameters, where that does not depend on the namespace of a StageSet (P-09).
+// missingParams says that there are no parameters, or that they cannot be read, where that does not depend on the namespace
+// of a StageSet (P-09).
 func (a *Auditor) missingParams(ctx context.Context, policy *v1alpha1.StageSetPolicy) string {
 	kind, ref := policy.Spec.ParamKind, policy.Spec.ParamRef
-	if kind == nil || ref == nil || ref.Namespace == "" || ref.ParameterNotFoundAction == v1alpha1.ParameterNotFoundAllow {
+	if kind == nil || ref == nil || ref.Namespace == "" {
 		return ""
 	}
 	query := policies.ParamQuery{
@@ -157,7 +158,7 @@ func (a *Auditor) missingParams(ctx context.Context, policy *v1alpha1.StageSetPo
 	switch objects, err := a.Params.Params(ctx, query); {
 	case err != nil:
 		return fmt.Sprintf("%s: %v", query, err)
-	case len(objects) == 0:
+	case len(objects) == 0 && ref.ParameterNotFoundAction != v1alpha1.ParameterNotFoundAllow:
 		return fmt.Sprintf("%s: there is none (parameterNotFoundAction Deny)", query)
 	}
 	return ""
