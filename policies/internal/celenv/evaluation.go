@@ -77,6 +77,7 @@ type Evaluation struct {
 	requestResource any
 	tenant          bool
 	release         map[string]any
+	documents       documents
 
 	checks *checker
 	groups uint64
@@ -90,6 +91,7 @@ func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 		namespace: types.NullValue,
 		tenant:    values.Tenant,
 		release:   values.Release,
+		documents: documents{},
 		groups:    uint64(max(groups, 1)),
 	}
 	if values.Request != nil {

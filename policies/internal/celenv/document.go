@@ -1,0 +1,159 @@
+package celenv
+
+import (
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// documents are the values of objects that expressions have seen, by the identity of their fields, which do not change.
+type documents map[uintptr]ref.Val
+
+// value is the value of the object with the fields, the same one whenever it is asked for; null without an object.
+func (d documents) value(fields map[string]any) ref.Val {
+	if fields == nil {
+		return types.NullValue
+	}
+	identity := reflect.ValueOf(fields).Pointer()
+	value, ok := d[identity]
+	if !ok {
+		value = newDocument(fields)
+		d[identity] = value // which keeps fields, so that nothing else gets their identity
+	}
+	return value
+}
+
+// newDocument is value, a part of an object as JSON has it, as expressions see it. cel-go would convert the objects and lists
+// within it anew whenever an expression reads one; here they are converted once, when the first of all expressions does. It
+// is for one goroutine.
+func newDocument(value any) ref.Val {
+	converted := types.DefaultTypeAdapter.NativeToValue(value)
+	switch typed := value.(type) {
+	case map[string]any:
+		return &documentMap{celMap: converted.(celMap), fields: typed}
+	case []any:
+		return &documentList{celList: converted.(celList), items: typed}
+	default:
+		return converted
+	}
+}
+
+// celMap and celList are what cel-go's own maps and lists can do.
+type (
+	celMap interface {
+		traits.Mapper
+		traits.Foldable
+		traits.Zeroer
+	}
+	celList interface {
+		traits.Lister
+		traits.Foldable
+		traits.Zeroer
+	}
+)
+
+// documentMap is cel-go's map, but for where it finds objects and lists.
+type documentMap struct {
+	celMap
+	fields map[string]any
+	read   []namedValue
+}
+
+type namedValue struct {
+	name  string
+	value ref.Val
+}
+
+// Find implements traits.Mapper.
+func (m *documentMap) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return m.celMap.Find(key)
+	}
+	field, ok := m.fields[string(name)]
+	if !ok {
+		return nil, false
+	}
+	switch field.(type) {
+	case map[string]any, []any:
+		return m.part(string(name), field), true
+	default:
+		return types.DefaultTypeAdapter.NativeToValue(field), true
+	}
+}
+
+// maxParts is how many objects and lists of one object are kept, so that looking through them is quick.
+const maxParts = 8
+
+// part is the object or list called name.
+func (m *documentMap) part(name string, field any) ref.Val {
+	for i := range m.read {
+		if m.read[i].name == name {
+			return m.read[i].value
+		}
+	}
+	value := newDocument(field)
+	if len(m.read) < maxParts {
+		m.read = append(m.read, namedValue{name, value})
+	}
+	return value
+}
+
+// Get implements traits.Indexer.
+func (m *documentMap) Get(key ref.Val) ref.Val {
+	if value, ok := m.Find(key); ok {
+		return value
+	}
+	return m.celMap.Get(key) // says what is wrong
+}
+
+// documentList is cel-go's list, but for where it gets its items.
+type documentList struct {
+	celList
+	items []any
+	read  []ref.Val
+}
+
+// Get implements traits.Indexer.
+func (l *documentList) Get(index ref.Val) ref.Val {
+	if i, ok := index.(types.Int); ok && i >= 0 && i < types.Int(len(l.items)) {
+		return l.item(int(i))
+	}
+	return l.celList.Get(index) // says what is wrong, or takes another number for an index
+}
+
+func (l *documentList) item(i int) ref.Val {
+	if l.read == nil {
+		l.read = make([]ref.Val, len(l.items))
+	}
+	if l.read[i] == nil {
+		l.read[i] = newDocument(l.items[i])
+	}
+	return l.read[i]
+}
+
+// Iterator implements traits.Iterable.
+func (l *documentList) Iterator() traits.Iterator {
+	return &documentIterator{Iterator: l.celList.Iterator(), list: l}
+}
+
+// documentIterator is cel-go's iterator, but for where it gets the items.
+type documentIterator struct {
+	traits.Iterator
+	list *documentList
+	next int
+}
+
+// HasNext implements traits.Iterator.
+func (i *documentIterator) HasNext() ref.Val { return types.Bool(i.next < len(i.list.items)) }
+
+// Next implements traits.Iterator.
+func (i *documentIterator) Next() ref.Val {
+	if i.next >= len(i.list.items) {
+		return nil
+	}
+	i.next++
+	return i.list.item(i.next - 1)
+}
