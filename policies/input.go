@@ -43,6 +43,8 @@ type question struct {
 	labelled []*unstructured.Unstructured
 	// release are the variables that only the targets Source and Manifest have.
 	release map[string]any
+	// lookup finds the parameters of policies; nil if there is nowhere to look.
+	lookup ParamLookup
 	// stored tells that there is no request.
 	stored bool
 	// update tells that this is a request that changes an object.

@@ -182,3 +182,46 @@ func TestParamsOfADecision(t *testing.T) {
 		t.Errorf("params (-want +got):\n%s", diff)
 	}
 }
+
+// silent never answers.
+type silent struct{}
+
+func (silent) Params(ctx context.Context, _ policies.ParamQuery) ([]*unstructured.Unstructured, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestParamsThatNobodyAnswersFor: however many policies wait for an API server that does not answer, they wait as long as one
+// may, and all others are evaluated, in both directions of the alphabet.
+func TestParamsThatNobodyAnswersFor(t *testing.T) {
+	var list []v1alpha1.StageSetPolicy
+	for i := range 8 {
+		waiting := rule(t, fmt.Sprintf("p%d", i), "true", byName)
+		waiting.Spec.Mutations = sets(t, "", "Object{spec: Object.spec{suspend: true}}").Spec.Mutations
+		list = append(list, waiting)
+	}
+	list = append(list, rule(t, "a", "false", ""), rule(t, "z", "false", ""),
+		sets(t, "zz", "Object{spec: Object.spec{interval: '1m'}}"))
+	const timeout = 2 * time.Second
+	set, err := policies.Compile(t.Context(), list, policies.Options{Lookup: silent{}, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := creating(stageSet(t, ""))
+	want := []string{"spec: a/rule: is wrong"}
+	for i := range 8 {
+		want = append(want, fmt.Sprintf("spec: p%d/paramRef: cannot be evaluated: params ConfigMap team-a/limits: "+
+			"the API server did not answer in time", i))
+	}
+	want = append(want, "spec: z/rule: is wrong")
+	if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
+		t.Errorf("denied (-want +got):\n%s", diff)
+	}
+	got, err := set.Default(t.Context(), in)
+	if err == nil || strings.Count(err.Error(), "did not answer in time") != 8 {
+		t.Errorf("defaulting says %v", err)
+	}
+	if interval, _, _ := unstructured.NestedString(got.Object, "spec", "interval"); interval != "1m" {
+		t.Errorf("the interval is %q", interval)
+	}
+}

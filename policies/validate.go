@@ -24,6 +24,9 @@ func (s *Set) decide(ctx context.Context, q question) Decision {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	lookup, end := s.patient(ctx)
+	defer end()
+	q.lookup = lookup
 	evaluation := celenv.NewEvaluation(ctx, s.values(q), len(candidates))
 	var decision Decision
 	observer := s.watcher()
@@ -68,7 +71,7 @@ func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *cele
 	if !selected {
 		return verdict{}
 	}
-	found, used, err := p.params.find(ctx, s.lookup, p.name, q.namespace)
+	found, used, err := p.params.find(ctx, q.lookup, p.name, q.namespace)
 	if err != nil {
 		return verdict{findings: []finding{p.failure(ruleParams, celenv.OneMessage(err.Error()))}}
 	}

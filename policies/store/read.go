@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func (w *watch) ask(ctx context.Context, found *served, namespace string) ([]*un
 		return known.objects, known.err
 	}
 	objects, err := w.read(ctx, found, namespace)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, err // that says nothing about the next who asks
 	}
 	w.mu.Lock()
