@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Cache keeps rendered manifests by the digest of their artifact and the options, the least recently used first out. It is
-// safe for concurrent use.
+// Cache keeps rendered manifests by artifact and options, which have the values that were substituted: the least recently
+// used first out. It is safe for concurrent use.
 type Cache struct {
 	limit int64
 
@@ -46,18 +46,28 @@ func NewCache(maxBytes int64) *Cache {
 	}
 }
 
-// Build is what Build gives, or gave before for the same digest and options. digest must be that of artifact: two artifacts
-// with one digest are one artifact. Callers that ask for the same at once share one build; if its caller leaves, another
-// of them builds. Failures are not kept.
-func (c *Cache) Build(ctx context.Context, digest string, artifact fs.FS, opts Options) (Manifests, error) {
-	key, err := keyOf(digest, opts)
+// Artifact is a directory of files that somebody else may remove once it is closed.
+type Artifact interface {
+	FS() fs.FS
+	Close() error
+}
+
+// Open gives an artifact, from wherever it is.
+type Open func(ctx context.Context) (Artifact, error)
+
+// Build is what Build gives, or gave before for the same artifact and options; only a build opens the artifact. id names
+// the artifact: it must be that of one content alone, and known to nobody who may not read it. Callers that ask for the
+// same at once share one build; if its caller leaves, another of them builds. Failures are not kept; those of open are
+// returned as they are.
+func (c *Cache) Build(ctx context.Context, id string, open Open, opts Options) (Manifests, error) {
+	key, err := keyOf(id, opts)
 	if err != nil {
 		return Manifests{}, err
 	}
 	for {
 		found, running, mine := c.lookUp(key)
 		if mine {
-			return c.build(ctx, key, running, func() (Manifests, error) { return Build(ctx, artifact, opts) })
+			return c.build(ctx, key, running, func() (Manifests, error) { return openAndBuild(ctx, open, opts) })
 		}
 		if running == nil {
 			return found, nil
@@ -73,11 +83,20 @@ func (c *Cache) Build(ctx context.Context, digest string, artifact fs.FS, opts O
 	}
 }
 
-func keyOf(digest string, opts Options) (cacheKey, error) {
+func openAndBuild(ctx context.Context, open Open, opts Options) (Manifests, error) {
+	artifact, err := open(ctx)
+	if err != nil {
+		return Manifests{}, err
+	}
+	defer func() { _ = artifact.Close() }() // it was only read
+	return Build(ctx, artifact.FS(), opts)
+}
+
+func keyOf(id string, opts Options) (cacheKey, error) {
 	text, err := json.Marshal(struct {
-		Digest  string
+		ID      string
 		Options Options
-	}{digest, opts})
+	}{id, opts})
 	if err != nil {
 		return cacheKey{}, fmt.Errorf("build: %w", err)
 	}

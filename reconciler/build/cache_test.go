@@ -13,9 +13,21 @@ import (
 
 // countedFiles counts builds by the reads of its root, and may hold them.
 type countedFiles struct {
-	fs.FS
-	reads atomic.Int64
-	hold  chan struct{}
+	files          fs.FS
+	reads          atomic.Int64
+	opened, closed atomic.Int64
+	hold           chan struct{}
+}
+
+func (c *countedFiles) Open(name string) (fs.File, error) { return c.files.Open(name) }
+
+func (c *countedFiles) FS() fs.FS    { return c }
+func (c *countedFiles) Close() error { c.closed.Add(1); return nil }
+
+// open is an Open that gives the files, and counts.
+func (c *countedFiles) open(context.Context) (Artifact, error) {
+	c.opened.Add(1)
+	return c, nil
 }
 
 func (c *countedFiles) ReadDir(name string) ([]fs.DirEntry, error) {
@@ -25,14 +37,14 @@ func (c *countedFiles) ReadDir(name string) ([]fs.DirEntry, error) {
 			<-c.hold
 		}
 	}
-	return fs.ReadDir(c.FS, name)
+	return fs.ReadDir(c.files, name)
 }
 
 func TestCacheBuildsOnce(t *testing.T) {
-	files := &countedFiles{FS: artifact(map[string]string{"a.yaml": configMap("a"), "sub/b.yaml": configMap("b")})}
+	files := &countedFiles{files: artifact(map[string]string{"a.yaml": configMap("a"), "sub/b.yaml": configMap("b")})}
 	cache := NewCache(1 << 20)
 	build := func(digest string, opts Options) []string {
-		m, err := cache.Build(context.Background(), digest, files, opts)
+		m, err := cache.Build(context.Background(), digest, files.open, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,17 +62,20 @@ func TestCacheBuildsOnce(t *testing.T) {
 	if got := files.reads.Load(); got != 2 {
 		t.Errorf("the root was read %d times, want once for each digest", got)
 	}
+	if opened, closed := files.opened.Load(), files.closed.Load(); opened != 3 || closed != 3 {
+		t.Errorf("%d artifacts were opened, %d closed, want one for each build", opened, closed)
+	}
 }
 
 func TestCacheSharesABuild(t *testing.T) {
 	for name, text := range map[string]string{"sound": configMap("a"), "broken": "{{"} {
 		t.Run(name, func(t *testing.T) {
-			files := &countedFiles{FS: artifact(map[string]string{"a.yaml": text}), hold: make(chan struct{})}
+			files := &countedFiles{files: artifact(map[string]string{"a.yaml": text}), hold: make(chan struct{})}
 			cache := NewCache(1 << 20)
 			var group sync.WaitGroup
 			for range 16 {
 				group.Go(func() {
-					if _, err := cache.Build(context.Background(), "sha256:1", files, Options{}); (err != nil) != (name == "broken") {
+					if _, err := cache.Build(context.Background(), "sha256:1", files.open, Options{}); (err != nil) != (name == "broken") {
 						t.Errorf("error %v", err)
 					}
 				})
@@ -76,18 +91,18 @@ func TestCacheSharesABuild(t *testing.T) {
 }
 
 func TestCacheOutlivesTheFirstCaller(t *testing.T) {
-	files := &countedFiles{FS: artifact(map[string]string{"a.yaml": configMap("a"), "b/b.yaml": configMap("b")}), hold: make(chan struct{})}
+	files := &countedFiles{files: artifact(map[string]string{"a.yaml": configMap("a"), "b/b.yaml": configMap("b")}), hold: make(chan struct{})}
 	cache := NewCache(1 << 20)
 	ctx, leave := context.WithCancel(context.Background())
 	first, second := make(chan error), make(chan error)
 	go func() {
-		_, err := cache.Build(ctx, "sha256:1", files, Options{})
+		_, err := cache.Build(ctx, "sha256:1", files.open, Options{})
 		first <- err
 	}()
 	files.hold <- struct{}{} // the first build has begun
 	leave()
 	go func() {
-		_, err := cache.Build(context.Background(), "sha256:1", files, Options{})
+		_, err := cache.Build(context.Background(), "sha256:1", files.open, Options{})
 		second <- err
 	}()
 	close(files.hold)
@@ -100,7 +115,7 @@ func TestCacheOutlivesTheFirstCaller(t *testing.T) {
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	files := &countedFiles{FS: artifact(map[string]string{"a.yaml": configMap("a")})}
+	files := &countedFiles{files: artifact(map[string]string{"a.yaml": configMap("a")})}
 	one, err := Build(context.Background(), files, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +123,7 @@ func TestCacheIsBounded(t *testing.T) {
 	cache := NewCache(2 * one.Size())
 	before := files.reads.Load()
 	for _, digest := range []string{"1", "2", "1", "3", "1", "2"} { // 3 pushes out 2, 2 pushes out 3
-		if _, err := cache.Build(context.Background(), digest, files, Options{}); err != nil {
+		if _, err := cache.Build(context.Background(), digest, files.open, Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,7 +132,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	small := NewCache(1)
 	for range 2 {
-		if _, err := small.Build(context.Background(), "1", files, Options{}); err != nil {
+		if _, err := small.Build(context.Background(), "1", files.open, Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -108,13 +108,12 @@ func (p *Pipeline) build(ctx context.Context, set *v1.StageSet, pinned Pinned) (
 	return built, p.place(ctx, set, pinned, built)
 }
 
+// render builds a stage. What was built before needs no artifact. The source is part of the artifact's name: a digest alone
+// may be told by the status of a source whose owner may not read what it is the digest of.
 func (p *Pipeline) render(ctx context.Context, stage *PinnedStage) (build.Manifests, error) {
-	artifact, err := p.Fetcher.Fetch(ctx, stage.Pin)
-	if err != nil {
-		return build.Manifests{}, err
-	}
-	defer artifact.Close()
-	return p.Builds.Build(ctx, stage.Pin.Digest, artifact.FS(), build.OptionsOf(stage.Stage, stage.Variables))
+	fetch := func(ctx context.Context) (build.Artifact, error) { return p.Fetcher.Fetch(ctx, stage.Pin) }
+	id := string(stage.Pin.UID) + "/" + stage.Pin.Digest
+	return p.Builds.Build(ctx, id, fetch, build.OptionsOf(stage.Stage, stage.Variables))
 }
 
 func (p *Pipeline) place(ctx context.Context, set *v1.StageSet, pinned Pinned, built []build.StageManifests) error {

@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -52,6 +54,26 @@ func stages(t *testing.T, count int, content []byte, status int) (p *Pipeline, p
 	return &Pipeline{Fetcher: fetcher, Builds: build.NewCache(1)}, pinned, requests
 }
 
+// packed is an archive of files.
+func packed(t *testing.T, content map[string]string) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	zipped := gzip.NewWriter(&archive)
+	files := tar.NewWriter(zipped)
+	for name, text := range content {
+		if err := files.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := files.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(files.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
+}
+
 func TestAServerThatIsDownIsAskedOnceInAPass(t *testing.T) {
 	p, pinned, requests := stages(t, 3, nil, http.StatusServiceUnavailable)
 	_, err := p.build(t.Context(), &v1.StageSet{}, pinned)
@@ -65,27 +87,52 @@ func TestAServerThatIsDownIsAskedOnceInAPass(t *testing.T) {
 
 // Every stage is within its own limit, and 64 of them could take 4 GiB.
 func TestWhatAllStagesRenderIsBounded(t *testing.T) {
-	var archive bytes.Buffer
-	zipped := gzip.NewWriter(&archive)
-	files := tar.NewWriter(zipped)
 	filler := strings.Repeat("x", 3<<20)
+	files := map[string]string{}
 	for i := range 11 {
-		manifest := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {x: %s}\n", i, filler)
-		header := &tar.Header{Name: fmt.Sprintf("c%d.yaml", i), Mode: 0o644, Size: int64(len(manifest))}
-		if err := files.WriteHeader(header); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := files.Write([]byte(manifest)); err != nil {
-			t.Fatal(err)
-		}
+		files[fmt.Sprintf("c%d.yaml", i)] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {x: %s}\n", i, filler)
 	}
-	_, _ = files.Close(), zipped.Close()
-	p, pinned, requests := stages(t, 4, archive.Bytes(), http.StatusOK)
+	p, pinned, requests := stages(t, 4, packed(t, files), http.StatusOK)
 	_, err := p.build(t.Context(), &v1.StageSet{}, pinned)
 	if failed := failure.From(err); failed.Reason != v1.ReasonBuildFailed || failed.Stage != "stage-1" {
 		t.Errorf("got %s in stage %q: %v", failed.Reason, failed.Stage, err)
 	}
 	if got := requests.Load(); got != 2 {
 		t.Errorf("%d artifacts were fetched, want 2", got)
+	}
+}
+
+// T-102: however many StageSets ask for one artifact at once, it is fetched, and so unpacked, once; what was rendered
+// before does not even need it.
+func TestOneArtifactIsFetchedOnce(t *testing.T) {
+	p, pinned, requests := stages(t, 1, packed(t, map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}), http.StatusOK)
+	p.Builds = build.NewCache(1 << 20)
+	var group sync.WaitGroup
+	for i := range 50 {
+		stage := pinned.Stages[0]
+		stage.Variables = build.Variables{"number": {Value: fmt.Sprint(i % 10)}}
+		group.Go(func() {
+			if _, err := p.render(t.Context(), &stage); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if got := requests.Load(); got != 1 {
+		t.Errorf("%d requests for 50 stages, want 1", got)
+	}
+
+	_ = p.Fetcher.Close() // whatever asks it fails
+	stage := pinned.Stages[0]
+	stage.Variables = build.Variables{"number": {Value: "7"}}
+	if _, err := p.render(t.Context(), &stage); err != nil {
+		t.Errorf("what was rendered before: %v", err)
+	}
+	// The same digest in the status of another source says nothing about who may read the artifact.
+	stage.Pin.UID = "00000000-0000-0000-0000-000000000099"
+	if _, err := p.render(t.Context(), &stage); err == nil {
+		t.Error("another source got the artifact without fetching it")
 	}
 }
