@@ -127,8 +127,11 @@ func syntaxError(file string, c chunk, err error) error {
 		text = "unknown anchor (an unquoted * begins the name of one)" // the name may be a password that begins with *
 		line = lineAt(c.text, max(0, bytes.Index(c.text, []byte("*"+anchor[1]))))
 	}
-	if indentedWithTab(c.text, line) {
+	switch problem := lineOf(c.text, line); {
+	case indentedWithTab(problem):
 		text += " (the line is indented with a tab; YAML wants spaces)"
+	case bytes.Contains(problem, []byte(referenceMark)):
+		text += " (within braces, quote what has a ${ in it)"
 	}
 	return located(file, c.line+max(line, 1)-1, "invalid YAML: %s", text)
 }
@@ -164,15 +167,19 @@ func errorIn(text []byte) error {
 	}
 }
 
-// indentedWithTab says whether the line of that number, from 1, begins with white space that has a tab.
-func indentedWithTab(text []byte, number int) bool {
+// lineOf is the line of that number, from 1.
+func lineOf(text []byte, number int) []byte {
 	for line := range bytes.Lines(text) {
 		if number--; number == 0 {
-			indentation := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]
-			return bytes.ContainsRune(indentation, '\t')
+			return line
 		}
 	}
-	return false
+	return nil
+}
+
+// indentedWithTab says whether a line begins with white space that has a tab.
+func indentedWithTab(line []byte) bool {
+	return bytes.ContainsRune(line[:len(line)-len(bytes.TrimLeft(line, " \t"))], '\t')
 }
 
 func firstLine(text string) string {

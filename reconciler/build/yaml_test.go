@@ -93,6 +93,7 @@ func TestParseRefuses(t *testing.T) {
 		"merge of a text":            {text: "a:\n  <<: x\n", want: `x.yaml:2: the value of "<<" is neither a mapping nor a list of mappings`},
 		"tab":                        {text: "a:\n\tb: 1\n", want: "x.yaml:2: invalid YAML: found character that cannot start any token (the line is indented with a tab; YAML wants spaces)"},
 		"tab in document two":        {text: "x: 1\n---\na:\n\tb: 1\n", want: "x.yaml:4: invalid YAML: found character that cannot start any token (the line is indented with a tab; YAML wants spaces)"},
+		"reference within braces":    {text: "a: 1\nb: {c: ${x}}\n", want: "x.yaml:2: invalid YAML: did not find expected ',' or '}' (within braces, quote what has a ${ in it)"},
 		"bad indentation":            {text: "a: 1\n b: 2\n", want: "x.yaml:2: invalid YAML: mapping values are not allowed in this context"},
 		"unclosed list":              {text: "a: 1\nb:\n- x\n c: 2\n", want: "x.yaml:4: invalid YAML: mapping values are not allowed in this context"},
 		"unclosed mapping":           {text: "x: 1\n---\na:\n  b: 1\n c: 2\n", want: "x.yaml:5: invalid YAML: did not find expected key"},
