@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
@@ -129,7 +129,7 @@ func (r *Review) logParams(ctx context.Context, decision policies.Decision) {
 		denied := slices.ContainsFunc(decision.Denied, func(v policies.Violation) bool { return v.Policy == param.Policy })
 		if denied && !slices.Contains(r.params, param) {
 			r.params = append(r.params, param)
-			log.FromContext(ctx).Info("denied by a policy with parameters", "policy", param.Policy, "params", param.String())
+			logr.FromContextOrDiscard(ctx).Info("denied by a policy with parameters", "policy", param.Policy, "params", param.String())
 		}
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -257,7 +257,7 @@ func TestTheParametersOfADenialAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logged []string
-	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
+	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
 	review := admit(t, func() *policies.Set { return set }, "a")
 	for _, name := range []string{"a", "b"} {
 		review.Manifest(ctx, "web", source.Pin{}, "a", object("v1", "Secret", name))
