@@ -51,6 +51,9 @@ func Export(policy *v1alpha1.StageSetPolicy, options ExportOptions) (Exported, e
 	return result, e.problems.orNil()
 }
 
+// maxNativeChecks is how often an expression can ask the authorizer within what the API server lets it cost.
+const maxNativeChecks = 2
+
 // exporter exports one policy and collects what cannot be.
 type exporter struct {
 	policy   *v1alpha1.StageSetPolicy
@@ -58,6 +61,8 @@ type exporter struct {
 	problems Problems
 	// values replace the variables that the other policies do not have.
 	values map[string]string
+	// asking are the variables that ask the authorizer, themselves or through others.
+	asking map[string]bool
 	// conditions compiles match conditions; env compiles what also sees variables.
 	conditions, env *celenv.Compiler
 }
@@ -79,11 +84,26 @@ func (e *exporter) compile() error {
 		definitions = append(definitions, celenv.Definition{Name: v.Name, Expression: v.Expression})
 	}
 	e.env, _, _ = e.conditions.CompileVariables(definitions)
+	e.asking = map[string]bool{}
+	for _, definition := range definitions {
+		compiled, err := e.env.Compile(definition.Expression, celenv.Any)
+		e.asking[definition.Name] = err == nil && e.asks(compiled)
+	}
 	e.values = map[string]string{"tenant": tenantExpression(e.options.PlatformNamespaces)}
 	if e.options.Params != nil {
 		e.values["params"] = literal(e.options.Params)
 	}
 	return nil
+}
+
+// asks tells whether an expression asks the authorizer, itself or through a variable.
+func (e *exporter) asks(compiled *celenv.Expression) bool {
+	for name, asking := range e.asking {
+		if asking && compiled.ReadsVariable(name) {
+			return true
+		}
+	}
+	return compiled.Reads("authorizer")
 }
 
 // paramResources allows whatever the policy asks for: here it is the API server that reads it.
@@ -183,6 +203,13 @@ func (e *exporter) expression(env *celenv.Compiler, field, text string, result c
 	}
 	if compiled.Reads("params") && e.values["params"] == "" && e.policy.Spec.ParamRef == nil {
 		e.refuse(field, "reads params, which the policy does not refer to: say what they are")
+	}
+	switch count, looped := compiled.Checks(); {
+	case looped:
+		e.refuse(field, "asks the authorizer in a loop, and there an expression can ask it at most %d times", maxNativeChecks)
+	case count > maxNativeChecks:
+		e.refuse(field, "asks the authorizer %d times, and there an expression can ask it at most %d times",
+			count, maxNativeChecks)
 	}
 	replaced, err := compiled.Substitute(text, e.values)
 	if err != nil {

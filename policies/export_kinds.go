@@ -62,8 +62,8 @@ func (e *exporter) validation(v v1alpha1.Validation) admissionregistrationv1.Val
 	}
 	field += ".messageExpression"
 	exported.MessageExpression = e.expression(e.env, field, v.MessageExpression, celenv.String)
-	if compiled, err := e.env.Compile(v.MessageExpression, celenv.String); err == nil && compiled.Reads("authorizer") {
-		e.refuse(field, "reads authorizer, which messages do not see there")
+	if compiled, err := e.env.Compile(v.MessageExpression, celenv.String); err == nil && e.asks(compiled) {
+		e.refuse(field, "asks the authorizer, itself or through a variable, which messages do not see there")
 	}
 	return exported
 }

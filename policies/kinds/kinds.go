@@ -113,6 +113,9 @@ func (k *Kind) Validate(ctx context.Context, fields map[string]any) field.ErrorL
 	if !ok {
 		metadata = &metav1.ObjectMeta{}
 	}
+	if metadata != nil && metadata.Name == "" && metadata.GenerateName != "" {
+		metadata.Name = metadata.GenerateName + "aaaaa" // as the API server makes one up
+	}
 	if !k.namespaced && metadata != nil {
 		metadata.Namespace = "" // which the API server ignores
 	}

@@ -57,6 +57,11 @@ func TestStageSet(t *testing.T) {
 				"sourceRef: {kind: ExternalArtifact, name: app}}]}",
 			problems: []string{"metadata.name", "spec.deletionPolicy", "spec.stages[1]", "spec.timeout"},
 		},
+		"a name that is made up": {
+			text: "metadata: {generateName: app-, namespace: shop}\nspec: {stages: [{name: web, sourceRef: {kind: Bucket, name: app}}]}",
+			want: "metadata: {generateName: app-, namespace: shop}\nspec: {deletionPolicy: Delete, timeout: 15m, " +
+				"stages: [{name: web, path: ./, prune: true, sourceRef: {kind: Bucket, name: app}}]}",
+		},
 		"nothing": {
 			text: "{}", want: "{}", problems: []string{"metadata.name", "metadata.namespace", "spec"},
 		},

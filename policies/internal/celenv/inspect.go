@@ -7,6 +7,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"k8s.io/apiserver/pkg/cel/library"
 )
 
 // knownWithoutRequest are the fields of request that are the same whoever asks: they are known when a stored object is
@@ -75,6 +76,35 @@ func (x *Expression) TellsDeletion() bool {
 		}
 	}))
 	return found
+}
+
+// ReadsVariable tells whether x reads the variable variables.<name>, or variables as a whole.
+func (x *Expression) ReadsVariable(name string) bool {
+	found := reads(x.tree)
+	return found[read{varVariables, name}] || found[read{varVariables, ""}]
+}
+
+// Checks counts the places in x that have the authorizer check something, and tells whether one of them is in a loop.
+func (x *Expression) Checks() (count int, looped bool) {
+	x.countChecks(x.tree.Expr(), false, &count, &looped)
+	return count, looped
+}
+
+func (x *Expression) countChecks(e ast.Expr, inLoop bool, count *int, looped *bool) {
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(part ast.Expr) {
+		switch part.Kind() {
+		case ast.CallKind:
+			if x.tree.GetType(part.ID()).IsExactType(library.DecisionType) && part.AsCall().FunctionName() == "check" {
+				*count++
+				*looped = *looped || inLoop
+			}
+		case ast.ComprehensionKind:
+			if !inLoop {
+				within := 0 // which the visit itself counts
+				x.countChecks(part.AsComprehension().LoopStep(), true, &within, looped)
+			}
+		}
+	}))
 }
 
 // read is a variable and the field of it that is read; the field is empty if the variable is read as a whole.
