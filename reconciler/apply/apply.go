@@ -139,11 +139,11 @@ func (w writer) each(
 		mu       sync.Mutex
 		problems []preflight.Problem
 	)
-	group, ctx := errgroup.WithContext(ctx)
+	group, bounded := errgroup.WithContext(ctx)
 	group.SetLimit(w.concurrency)
 	for _, object := range objects {
 		group.Go(func() error {
-			err := request(ctx, object)
+			err := request(bounded, object)
 			if err == nil || !preflight.IsRefusal(err) {
 				return err
 			}
@@ -156,7 +156,7 @@ func (w writer) each(
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return preflight.Refused(problems)
+	return preflight.Refused(ctx, problems)
 }
 
 func (w writer) changeOf(ctx context.Context, object *preflight.Object, answer *unstructured.Unstructured) Change {

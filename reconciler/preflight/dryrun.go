@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -118,13 +117,4 @@ func (c Cleared) send(ctx context.Context, stage ClearedStage, object *Object, d
 		return nil, cannotAsk(stage.name, stage.account, err)
 	}
 	return answer, err
-}
-
-// IsRefusal is true for an answer that is about the object, and not about whether the API server can be asked.
-func IsRefusal(err error) bool {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return !apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsInternalError(err) &&
-			!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err)
-	}
-	return isConflict(err) || isUnknownKind(err)
 }

@@ -81,7 +81,7 @@ func TestDependsOnThatCannotBeHonoured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, problem := range order(release(t, nil, tc.stages...)) {
-				got = append(got, problem.text())
+				got = append(got, problem.text(""))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)

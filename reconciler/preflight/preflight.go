@@ -22,6 +22,13 @@ import (
 type Target interface {
 	ownership.Target
 	drift.Reader
+	Rights
+}
+
+// Rights are what an account may do.
+type Rights interface {
+	// May says whether the account has the permission for a verb on an object.
+	May(ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string) (bool, error)
 }
 
 // Rendered is one object of a stage: placed, stamped with its owner, and hashed.
@@ -185,7 +192,7 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 	if err != nil {
 		return Cleared{}, err
 	}
-	if err := Refused(append(problems, refused...)); err != nil {
+	if err := Refused(ctx, append(problems, refused...)); err != nil {
 		return Cleared{}, err
 	}
 	return Cleared{stages: stages, applier: in.Applier, size: in.Size}, nil

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
@@ -18,72 +20,115 @@ import (
 // maxProblems is how many problems a message lists before it counts.
 const maxProblems = 20
 
-// Problem is one object that the API server refuses.
+// Problem is one object that cannot be applied as it is.
 type Problem struct {
-	stage  string
+	stage  ClearedStage
 	object *Object
 	err    error
 }
 
-// Problem is the API server's refusal of one of the stage's objects.
+// Problem is the refusal of one of the stage's objects.
 func (s ClearedStage) Problem(object *Object, err error) Problem {
-	return Problem{stage: s.name, object: object, err: err}
+	return Problem{stage: s, object: object, err: err}
 }
 
-// text names stage, object, origin, and what the API server says; the client has taken out what may quote a Secret.
-func (p Problem) text() string {
+// text names stage, object, origin, what the API server says, and what can be done about it; the client has taken out what
+// may quote a Secret.
+func (p Problem) text(advice string) string {
 	origin := ""
 	if p.object.rendered.Origin != "" {
 		origin = " (" + p.object.rendered.Origin + ")"
 	}
-	return fmt.Sprintf("stage %s: %s%s: %s", p.stage, p.object.key, origin, p.err)
+	if advice != "" {
+		advice = ": " + advice
+	}
+	return fmt.Sprintf("stage %s: %s%s: %s%s", p.stage.name, p.object.key, origin, p.err, advice)
 }
 
 // Refused is one *failure.Error that lists all problems, ordered by stage and object; nil if there are none. Its reason is
 // that of the gravest: a conflict, then missing permissions, then what is wrong whatever the cluster, then anything else.
-func Refused(problems []Problem) error {
+// What the account may do is asked for those that are listed, since permissions, quotas and policies refuse alike.
+func Refused(ctx context.Context, problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
 	slices.SortFunc(problems, func(a, b Problem) int {
-		if a.stage != b.stage {
-			return strings.Compare(a.stage, b.stage)
+		if a.stage.name != b.stage.name {
+			return strings.Compare(a.stage.name, b.stage.name)
 		}
 		return inventory.Compare(a.object.key, b.object.key)
 	})
 	lines := make([]string, 0, maxProblems+1)
+	gravest := cause{}
 	for _, problem := range problems[:min(len(problems), maxProblems)] {
-		lines = append(lines, problem.text())
+		cause := problem.cause(ctx)
+		lines = append(lines, problem.text(cause.advice))
+		if slices.Index(gravity, cause.reason) > slices.Index(gravity, gravest.reason) {
+			gravest = cause
+		}
 	}
 	if more := len(problems) - maxProblems; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	refused := failure.NewStalled(reason(problems), "%s", strings.Join(lines, "; "))
-	refused.Stage = problems[0].stage
-	if slices.ContainsFunc(problems, func(p Problem) bool { return p.object.Deferred() }) {
-		// What it waited for was written a moment ago: the authorizer or the discovery of the API server may lag behind.
+	refused := failure.NewStalled(gravest.reason, "%s", strings.Join(lines, "; "))
+	refused.Stage = problems[0].stage.name
+	if slices.ContainsFunc(problems, Problem.mayPass) {
 		refused.Kind = failure.Transient
 	}
 	return refused
 }
 
-func reason(problems []Problem) string {
-	conflict, forbidden, manifest := false, false, false
-	for _, problem := range problems {
-		conflict = conflict || isConflict(problem.err)
-		forbidden = forbidden || apierrors.IsForbidden(problem.err)
-		manifest = manifest || isManifestError(problem.err)
-	}
+// mayPass is true for a problem that may go away by itself: an API server or webhook that has a fault, and an object whose
+// dry-run had to wait, because the authorizer or the discovery of the API server may lag behind what was just written. An
+// object that does not fit its schema is answered with a code for faults (500) too, but without the reason.
+func (p Problem) mayPass() bool {
+	return p.object.Deferred() || apierrors.ReasonForError(p.err) == metav1.StatusReasonInternalError
+}
+
+// gravity orders reasons from the least grave.
+var gravity = []string{v1.ReasonApplyFailed, v1.ReasonBuildFailed, v1.ReasonPermissionsMissing, v1.ReasonConflict}
+
+// cause is what a refusal is about, and what can be done about it beside correcting what it names.
+type cause struct{ reason, advice string }
+
+func (p Problem) cause(ctx context.Context) cause {
 	switch {
-	case conflict:
-		return v1.ReasonConflict
-	case forbidden:
-		return v1.ReasonPermissionsMissing
-	case manifest:
-		return v1.ReasonBuildFailed
+	case isConflict(p.err):
+		return cause{reason: v1.ReasonConflict}
+	case isManifestError(p.err):
+		return cause{reason: v1.ReasonBuildFailed}
+	case meta.IsNoMatchError(p.err):
+		return cause{reason: v1.ReasonApplyFailed, advice: "correct apiVersion and kind, or install what defines it"}
+	case missesNamespace(p.err):
+		return cause{reason: v1.ReasonApplyFailed, advice: "create it, or have the release render it in this stage or before"}
+	case apierrors.IsForbidden(p.err) && !p.permitted(ctx):
+		return cause{reason: v1.ReasonPermissionsMissing, advice: "a role has to allow it to " + p.stage.account}
+	case apierrors.IsForbidden(p.err):
+		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account + " has the permission: what refuses is a quota, a " +
+			"policy or another rule of the cluster; change the object, or have the rule changed"}
 	default:
-		return v1.ReasonApplyFailed
+		return cause{reason: v1.ReasonApplyFailed}
 	}
+}
+
+// permitted is true when the account has every permission that applying the object needs, so that a refusal is not about
+// permissions. What RBAC itself refuses, roles and bindings that give more than the account has, always is.
+func (p Problem) permitted(ctx context.Context) bool {
+	if p.object.key.Group == rbacGroup {
+		return false
+	}
+	verbs := []string{"get", "patch"}
+	if p.object.live == nil {
+		verbs = append(verbs, "create")
+	}
+	for _, verb := range verbs {
+		gvk := p.object.Desired().GroupVersionKind()
+		allowed, err := p.stage.target.May(ctx, verb, gvk, p.object.key.Namespace, p.object.key.Name)
+		if err != nil || !allowed {
+			return false
+		}
+	}
+	return true
 }
 
 // cannotAsk is the failure of a target that gives no answer about objects: it may go away by itself.
@@ -101,6 +146,25 @@ func cannotAsk(stage, account string, err error) error {
 	return failed
 }
 
+// IsRefusal is true for an answer that is about the object, and not about whether the API server can be asked.
+func IsRefusal(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return !apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsUnexpectedServerError(err) &&
+			!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err)
+	}
+	return isConflict(err) || meta.IsNoMatchError(err)
+}
+
+// missesNamespace is true when the namespace of an object does not exist, as the API server says when it cannot create it.
+func missesNamespace(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == "namespaces"
+}
+
 func isConflict(err error) bool {
 	var conflict *ownership.ConflictError
 	return errors.As(err, &conflict)
@@ -110,5 +174,3 @@ func isManifestError(err error) bool {
 	var wrong *ManifestError
 	return errors.As(err, &wrong)
 }
-
-func isUnknownKind(err error) bool { return meta.IsNoMatchError(err) }

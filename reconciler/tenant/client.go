@@ -101,15 +101,26 @@ func (c *Client) Apply(
 	return applied, err
 }
 
-// DeleteOptions say which object is meant. Both are required: a name alone may lead to somebody else's object.
+// DeleteOptions say which object is meant. UID and ResourceVersion are required: a name alone may lead to somebody else's
+// object.
 type DeleteOptions struct {
 	// UID is the object's; another object of the name is left alone, which is a conflict.
 	UID types.UID
 	// ResourceVersion is the state that was looked at before the decision; a later one is a conflict.
 	ResourceVersion string
+	// DependentsFirst keeps the object until its dependents are gone; else they go in the background, after it.
+	DependentsFirst bool
 }
 
-// Delete deletes the object, its dependents in the background. It is gone if the server says so or has no such object; it
+// propagation is the policy for the dependents.
+func (o DeleteOptions) propagation() *metav1.DeletionPropagation {
+	if o.DependentsFirst {
+		return ptr.To(metav1.DeletePropagationForeground)
+	}
+	return ptr.To(metav1.DeletePropagationBackground)
+}
+
+// Delete deletes the object. It is gone if the server says so or has no such object; it
 // is not if it still terminates, or if the answer leaves that open: look again.
 func (c *Client) Delete(
 	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options DeleteOptions,
@@ -124,7 +135,7 @@ func (c *Client) Delete(
 	body, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		Preconditions:     &metav1.Preconditions{UID: &options.UID, ResourceVersion: &options.ResourceVersion},
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		PropagationPolicy: options.propagation(),
 	})
 	if err != nil {
 		return false, err
@@ -152,6 +163,12 @@ func (c *Client) Delete(
 func (c *Client) HasStatus(ctx context.Context, gvk schema.GroupVersionKind) bool {
 	found, err := c.cluster.kinds.get(ctx, c, gvk)
 	return err != nil || found.status
+}
+
+// HasScale says whether objects of the kind have the subresource scale.
+func (c *Client) HasScale(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	found, err := c.cluster.kinds.get(ctx, c, gvk)
+	return found.scale, err
 }
 
 // Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.

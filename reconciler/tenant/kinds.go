@@ -31,8 +31,8 @@ const (
 type kind struct {
 	plural     string
 	namespaced bool
-	// status is true when objects have the subresource status.
-	status bool
+	// status and scale are true when objects have the subresource of that name.
+	status, scale bool
 }
 
 // discovered is the answer for one group ("/apis/apps": versions) or one version of it ("/apis/apps/v1": kinds). Immutable
@@ -170,19 +170,18 @@ func (d *discovered) read(body []byte) error {
 		}
 	}
 	d.kinds = make(map[string]kind, len(answer.Resources))
+	subresources := map[string]bool{}
 	for _, resource := range answer.Resources {
 		// Subresources ("deployments/scale") are listed too, with kinds of their own; their names are no path segments.
 		_, known := d.kinds[resource.Kind]
 		if !known && segments(resource.Name) {
 			d.kinds[resource.Kind] = kind{plural: resource.Name, namespaced: resource.Namespaced}
 		}
+		subresources[resource.Name] = true
 	}
-	for _, resource := range answer.Resources {
-		known := d.kinds[resource.Kind]
-		if resource.Name == known.plural+"/status" {
-			known.status = true
-			d.kinds[resource.Kind] = known
-		}
+	for name, known := range d.kinds {
+		known.status, known.scale = subresources[known.plural+"/status"], subresources[known.plural+"/scale"]
+		d.kinds[name] = known
 	}
 	return nil
 }
