@@ -8,20 +8,32 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// documents are the values of objects that expressions have seen, by the identity of their fields, which do not change.
-type documents map[uintptr]ref.Val
+// documents are the values of the objects that expressions saw last: one policy after the other sees the same ones.
+type documents struct {
+	last [4]document
+	next int
+}
 
-// value is the value of the object with the fields, the same one whenever it is asked for; null without an object.
-func (d documents) value(fields map[string]any) ref.Val {
+// document is the value of an object, by the identity of its fields, which do not change.
+type document struct {
+	fields uintptr
+	value  ref.Val
+}
+
+// value is the value of the object with the fields; null without an object.
+func (d *documents) value(fields map[string]any) ref.Val {
 	if fields == nil {
 		return types.NullValue
 	}
 	identity := reflect.ValueOf(fields).Pointer()
-	value, ok := d[identity]
-	if !ok {
-		value = newDocument(fields)
-		d[identity] = value // which keeps fields, so that nothing else gets their identity
+	for _, known := range d.last {
+		if known.fields == identity {
+			return known.value
+		}
 	}
+	value := newDocument(fields)
+	d.last[d.next] = document{identity, value} // which keeps the fields, so that nothing else gets their identity
+	d.next = (d.next + 1) % len(d.last)
 	return value
 }
 

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// document is an object with one of everything that JSON has.
-func document() map[string]any {
+// everything is an object with one of everything that JSON has.
+func everything() map[string]any {
 	many := map[string]any{}
 	for i := range 2 * maxParts {
 		many[fmt.Sprint(i)] = map[string]any{"i": int64(i)}
@@ -26,7 +26,7 @@ func document() map[string]any {
 
 // A document cannot be told from what cel-go itself makes of the same object.
 func TestDocumentIsWhatCELMakesOfIt(t *testing.T) {
-	want, got := types.DefaultTypeAdapter.NativeToValue(document()), documents{}.value(document())
+	want, got := types.DefaultTypeAdapter.NativeToValue(everything()), new(documents).value(everything())
 	compare(t, "object", want, got)
 	if diff := cmp.Diff(want.Value(), got.Value()); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
@@ -38,7 +38,7 @@ func TestDocumentIsWhatCELMakesOfIt(t *testing.T) {
 	if _, err := got.ConvertToNative(convert); err != nil {
 		t.Error(err)
 	}
-	if value := (documents{}).value(nil); value != types.NullValue {
+	if value := new(documents).value(nil); value != types.NullValue {
 		t.Errorf("no object is %v", value)
 	}
 }
@@ -120,16 +120,23 @@ func compareError(t *testing.T, path string, want, got ref.Val) {
 
 // What one expression has read is not converted again for the next.
 func TestDocumentIsConvertedOnce(t *testing.T) {
-	object, seen := document(), documents{}
+	object, seen := everything(), new(documents)
 	first, second := seen.value(object).(traits.Mapper), seen.value(object).(traits.Mapper)
 	if first != second {
 		t.Error("the object was converted twice")
 	}
-	item := func(from traits.Mapper) ref.Val { return from.Get(types.String("list")).(traits.Lister).Get(types.IntZero) }
+	item := func(from traits.Mapper) ref.Val {
+		return from.Get(types.String("list")).(traits.Lister).Get(types.IntZero)
+	}
 	if item(first) != item(second) {
 		t.Error("an item was converted twice")
 	}
-	if seen.value(document()) == first {
-		t.Error("another object is taken for the same")
+	for range seen.last {
+		if seen.value(everything()) == first {
+			t.Error("another object is taken for the same")
+		}
+	}
+	if seen.value(object) == first {
+		t.Error("every object is kept that was ever seen")
 	}
 }

@@ -91,7 +91,6 @@ func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 		namespace: types.NullValue,
 		tenant:    values.Tenant,
 		release:   values.Release,
-		documents: documents{},
 		groups:    uint64(max(groups, 1)),
 	}
 	if values.Request != nil {
@@ -160,16 +159,11 @@ type Scope struct {
 	ruleSpent         uint64
 }
 
-// Scope is the scope for object and oldObject, each of which may be nil: it is null then. The context ends evaluation.
+// Scope is the scope for object and oldObject, each of which may be nil: it is null then. Neither is changed as long as
+// anything is evaluated: all scopes of the evaluation share what they read of it. The context ends evaluation.
 func (g *Group) Scope(ctx context.Context, object, oldObject map[string]any) *Scope {
-	s := &Scope{Group: g, ctx: ctx, object: types.NullValue, oldObject: types.NullValue, fields: object}
-	if object != nil {
-		s.object = types.DefaultTypeAdapter.NativeToValue(object)
-	}
-	if oldObject != nil {
-		s.oldObject = types.DefaultTypeAdapter.NativeToValue(oldObject)
-	}
-	return s
+	seen := &g.evaluation.documents
+	return &Scope{Group: g, ctx: ctx, object: seen.value(object), oldObject: seen.value(oldObject), fields: object}
 }
 
 // ResolveName implements cel.Activation.
