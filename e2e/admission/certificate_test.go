@@ -46,23 +46,52 @@ func TestReadyOnlyWhenBothBundlesVerifyTheCertificate(t *testing.T) {
 	}
 }
 
+// P-14: a replica that is ready has every policy that is stored, with its parameters: nothing slips through a restart, and
+// nothing is refused because of it.
+func TestReadyOnlyWhenEveryPolicyHolds(t *testing.T) {
+	i := install(t)
+	i.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: most, namespace: "+i.name+"}, data: {stages: '1'}}")
+	policy := i.policy(t, "most", `
+paramKind: {apiVersion: v1, kind: ConfigMap}
+paramRef: {name: most, namespace: `+i.name+`}
+validations:
+- {name: stages, expression: 'object.spec.stages.size() <= int(params.data.stages)', message: too many stages}`)
+	i.installWebhooks(t)
+	for range 3 {
+		r := i.start(t)
+		if err := i.client.Create(t.Context(), i.stageSet(t, "one", validSpec), client.DryRunAll); err != nil {
+			t.Errorf("what is allowed: %v", err)
+		}
+		err := i.client.Create(t.Context(), i.stageSet(t, "two", twoStagesSpec), client.DryRunAll)
+		if err := refused(err, policy.GetName()+"/stages: too many stages"); err != nil {
+			t.Errorf("what is not: %v", err)
+		}
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// P-37: whatever somebody does to a bundle, it is what it was right after.
 func TestBundleIsRepaired(t *testing.T) {
 	i := install(t)
 	i.installWebhooks(t)
 	r := i.start(t)
 	good := i.bundle(t, validating)
-	ref := i.configuration(validating)
-	patch := func(operations string) {
-		if err := i.client.Patch(t.Context(), ref, client.RawPatch(types.JSONPatchType, []byte(operations))); err != nil {
+	patch := func(kind, operations string) {
+		t.Helper()
+		err := i.client.Patch(t.Context(), i.configuration(kind), client.RawPatch(types.JSONPatchType, []byte(operations)))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	foreign := base64.StdEncoding.EncodeToString(i.Config.CAData)
+	replace := `[{"op": "replace", "path": "/webhooks/%d/clientConfig/caBundle", "value": "` + foreign + `"}]`
 	for name, change := range map[string]func(){
-		"wiped": func() { patch(`[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`) },
-		"replaced": func() {
-			patch(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "` + foreign + `"}]`)
-		},
+		"wiped":                                func() { patch(validating, `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`) },
+		"replaced":                             func() { patch(validating, fmt.Sprintf(replace, 0)) },
+		"replaced in the webhook for policies": func() { patch(validating, fmt.Sprintf(replace, 1)) },
+		"replaced in the other configuration":  func() { patch(mutating, fmt.Sprintf(replace, 0)) },
 		"deleted and installed again": func() {
 			i.removeWebhooks(t)
 			i.installWebhooks(t)
@@ -70,12 +99,14 @@ func TestBundleIsRepaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			change()
-			i.WaitFor(t, ref, func(object *unstructured.Unstructured) error {
-				if got := bundleOf(object); !bytes.Equal(got, good) {
-					return fmt.Errorf("the caBundle is %q", got)
-				}
-				return nil
-			})
+			for _, kind := range []string{mutating, validating} {
+				i.WaitFor(t, i.configuration(kind), func(object *unstructured.Unstructured) error {
+					if got := bundleOf(object); !bytes.Equal(got, good) {
+						return fmt.Errorf("the caBundle is %q", got)
+					}
+					return nil
+				})
+			}
 			cluster.Eventually(t, func(ctx context.Context) error { return readiness(ctx, r) })
 		})
 	}

@@ -169,13 +169,19 @@ func (i *installation) installWebhooks(t testing.TB, operations ...string) {
 	t.Cleanup(func() { i.removeWebhooks(t) })
 }
 
-// failClosed has a request fail when the mutating webhook cannot be called, too, so that no failed call goes unnoticed.
+// failClosed has a request fail when the mutating webhook cannot be called, too, so that no failed call goes unnoticed. One
+// that is only slow does not fail: others may be using the machine.
 func (i *installation) failClosed(t testing.TB) {
 	t.Helper()
-	const closed = `[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]`
-	patch := client.RawPatch(types.JSONPatchType, []byte(closed))
-	if err := i.client.Patch(t.Context(), i.configuration(mutating), patch); err != nil {
-		t.Fatal(err)
+	for kind, patch := range map[string]string{
+		mutating: `[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
+			{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}]`,
+		validating: `[{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}]`,
+	} {
+		err := i.client.Patch(t.Context(), i.configuration(kind), client.RawPatch(types.JSONPatchType, []byte(patch)))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -37,7 +37,9 @@ func TestOnlyWhatRulesAreAboutReachesTheWebhook(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"status": {"currentStage": "one"}}`))
 		return i.client.Status().Patch(ctx, object(), patch)
 	}
-	const owner = `{"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}`
+	// One that exists: without its owner it would be collected.
+	namespace := i.WaitFor(t, cluster.Ref("v1", "Namespace", "", i.tenant))
+	owner := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Namespace", "name": %q, "uid": %q}`, i.tenant, namespace.GetUID())
 	mark := i.Audit(t)
 	for _, step := range []struct {
 		name    string
