@@ -120,6 +120,58 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestHostileDefaults: what is huge or deep is defaulted in bounded memory, or said to be none, and what one policy cannot do
+// keeps no other from it.
+func TestHostileDefaults(t *testing.T) {
+	const memory = 256 << 20
+	const undeclared = "p/mutations[0]: sets what a StageSet cannot have: .spec.deep: field not declared in schema"
+	interval := sets(t, "q", "Object{spec: Object.spec{interval: '1m'}}")
+	for name, test := range map[string]struct {
+		policy       v1alpha1.StageSetPolicy
+		object       *unstructured.Unstructured
+		want, failed string
+	}{
+		"huge, a configuration": {
+			sets(t, "p", "Object{spec: Object.spec{suspend: true}}"), huge(t), "spec.interval=q,spec.suspend=p", "",
+		},
+		"huge, a patch": {
+			patches(t, "p", "[JSONPatch{op: 'add', path: '/spec/suspend', value: true}]"), huge(t),
+			"spec.interval=q,spec.suspend=p", "",
+		},
+		"huge, a patch that makes it grow": {
+			patches(t, "p", "[JSONPatch{op: 'copy', from: '/spec/stages', path: '/spec/dependsOn'}]"), huge(t), "spec.interval=q",
+			"p/mutations[0]: sets a patch that cannot be applied: Unable to complete the copy, the accumulated size increase",
+		},
+		"deep, a configuration": {sets(t, "p", "Object{spec: Object.spec{suspend: true}}"), deep(t), "", ""},
+		"deep, a patch": {
+			patches(t, "p", "[JSONPatch{op: 'add', path: '/spec/suspend', value: true}]"), deep(t), "", undeclared,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := []v1alpha1.StageSetPolicy{test.policy, interval}
+			set, err := policies.Compile(t.Context(), list, policies.Options{Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got, err := set.Default(t.Context(), creating(test.object))
+			runtime.ReadMemStats(&after)
+			if used := after.TotalAlloc - before.TotalAlloc; used > memory {
+				t.Errorf("it allocated %d bytes", used)
+			}
+			if recorded := got.GetAnnotations()["stages.metio.wtf/defaulted-by"]; recorded != test.want {
+				t.Errorf("recorded is %q, want %q", recorded, test.want)
+			}
+			if failed := fmt.Sprint(err); err != nil && (test.failed == "" || !strings.HasPrefix(failed, test.failed)) {
+				t.Errorf("the error is %.300s", failed)
+			} else if err == nil && test.failed != "" {
+				t.Error("there is no error")
+			}
+		})
+	}
+}
+
 // TestHostileText: text that cannot be compiled is refused, quickly and with a reason.
 func TestHostileText(t *testing.T) {
 	for name, test := range map[string]struct {
