@@ -1,4 +1,4 @@
-// Package charts_test shows on a real API server what the roles of the chart allow.
+// Package charts_test shows on a real API server what the roles of the chart allow, and what its admission policies fence.
 package charts_test
 
 import (
