@@ -75,7 +75,7 @@ count.`,
 	}
 	flags := command.Flags()
 	flags.StringArrayVar(&run.objects, "object", nil, "File or directory with objects to evaluate. May be repeated.")
-	flags.BoolVar(&run.builtin, "builtin", false, "Also take the built-in policies, with --object as --policy-config sets them.")
+	flags.BoolVar(&run.builtin, "builtin", false, "Also take the built-in policies, for objects as --policy-config sets them.")
 	flags.StringVarP(&run.output, "output", "o", "text", "Format of the outcome: text, json or junit.")
 	flags.BoolVarP(&run.verbose, "verbose", "v", false, "Show what passed, too.")
 	run.addFlags(command)
