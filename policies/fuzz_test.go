@@ -2,7 +2,10 @@ package policies_test
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,7 +84,47 @@ func FuzzPolicy(f *testing.F) {
 		if broken(problems) && len(decision.Denied) == 0 {
 			t.Error("a rule that does not compile lets pass")
 		}
+		sound(t, decision)
 	})
+}
+
+// sound checks that nothing has panicked, not even where that is caught, and that nothing is left running.
+func sound(t *testing.T, decisions ...policies.Decision) {
+	t.Helper()
+	for _, decision := range decisions {
+		for _, failed := range decision.Failed {
+			if strings.Contains(failed.Message, "panicked: ") {
+				t.Error(failed)
+			}
+		}
+	}
+	// The tests around have some; what leaves one running in each run has more, soon.
+	if n := runtime.NumGoroutine(); n > 200 {
+		t.Errorf("%d goroutines are running", n)
+	}
+}
+
+// TestNothingIsKept: what policies were checked, compiled and evaluated leaves nothing behind: whoever can try out policies
+// with a dry run fills no memory (P-48).
+func TestNothingIsKept(t *testing.T) {
+	in := creating(stageSet(t, ""))
+	try := func(from, to int) {
+		for i := from; i < to; i++ {
+			variable := fmt.Sprintf("variables: [{name: v, expression: \"'v%d'\"}]", i)
+			p := rule(t, "p", fmt.Sprintf("variables.v != 'unique-%d'", i), variable)
+			if _, err := policies.Check(t.Context(), &p, policies.CheckOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			compile(t, p).Validate(t.Context(), in)
+		}
+	}
+	try(0, 10) // what is built once
+	before := heap()
+	const n, most = 100, 20 << 10
+	try(10, 10+n)
+	if each := (heap() - before) / n; each > most {
+		t.Errorf("each leaves %d bytes behind", each)
+	}
 }
 
 // FuzzRelease: the same for policies about sources and objects, with parameters, and for what is checked before.
@@ -131,6 +174,7 @@ func FuzzRelease(f *testing.F) {
 			if broken(problems) && len(source.Denied)+len(manifest.Denied) == 0 {
 				t.Error("a rule that does not compile lets pass")
 			}
+			sound(t, source, manifest)
 		}
 	})
 }

@@ -120,8 +120,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestHostileDefaults: what is huge or deep is defaulted in bounded memory, or said to be none, and what one policy cannot do
-// keeps no other from it.
+// TestHostileDefaults: what is huge or deep is defaulted in bounded memory, or left alone, and what one policy cannot do keeps
+// no other from it.
 func TestHostileDefaults(t *testing.T) {
 	const memory = 256 << 20
 	const undeclared = "p/mutations[0]: sets what a StageSet cannot have: .spec.deep: field not declared in schema"

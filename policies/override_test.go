@@ -75,8 +75,10 @@ func TestOverride(t *testing.T) {
 		"by a patch that replaces within a list": {
 			policy:   overriding(patches(t, "p", "[JSONPatch{op: 'replace', path: '/spec/stages/1/path', value: './all'}]")),
 			object:   "spec: {stages: [{name: a, path: ./a}, {name: b, path: ./b}]}",
-			want:     map[string]any{"stages": []any{map[string]any{"name": "a", "path": "./a"}, map[string]any{"name": "b", "path": "./all"}}},
 			recorded: "spec.stages[b].path=p",
+			want: map[string]any{"stages": []any{
+				map[string]any{"name": "a", "path": "./a"}, map[string]any{"name": "b", "path": "./all"},
+			}},
 		},
 		"by a patch that replaces a list": {
 			policy: overriding(patches(t, "p", "[JSONPatch{op: 'replace', path: '/spec/dependsOn', value: "+

@@ -191,8 +191,8 @@ func (silent) Params(ctx context.Context, _ policies.ParamQuery) ([]*unstructure
 	return nil, ctx.Err()
 }
 
-// TestParamsThatNobodyAnswersFor: however many policies wait for an API server that does not answer, they wait as long as one
-// may, and all others are evaluated, in both directions of the alphabet.
+// TestParamsThatNobodyAnswersFor: however many policies wait for an API server that is silent, they wait as long as one may,
+// and all others are evaluated, in both directions of the alphabet.
 func TestParamsThatNobodyAnswersFor(t *testing.T) {
 	var list []v1alpha1.StageSetPolicy
 	for i := range 8 {
