@@ -52,7 +52,7 @@ func TestTenantRoles(t *testing.T) {
 		"stagesets: get list watch",
 		"stageinventories: get list watch",
 		"buckets: get",
-		"externalartifacts: get",
+		"externalartifacts: get list",
 		"gitrepositories: get",
 		"ocirepositories: get",
 	}

@@ -2,10 +2,16 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/artifacts"
+	"github.com/stageset/stageset/e2e/cluster"
 )
 
 // T-102: fifty StageSets use one source; each of its revisions is downloaded once.
@@ -41,4 +47,72 @@ stages:
 	ready(first)
 	ready(offer("2"))
 	n.hasValue(t, "settings-49", "2")
+}
+
+// external makes an ExternalArtifact that points back at a Release, and gives it an artifact with one ConfigMap.
+func (n *tenant) external(t testing.TB, name, release, value string) artifacts.Artifact {
+	t.Helper()
+	n.Apply(t, fmt.Sprintf(`
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: ExternalArtifact
+metadata: {name: %s, namespace: %s}
+spec: {sourceRef: {apiVersion: build.example.com/v1beta1, kind: Release, name: %s}}`, name, n.namespace, release))
+	artifact := n.Artifacts.Put("externalartifact", n.namespace, name,
+		artifacts.TarGz(t, map[string]string{"config.yaml": configMap("settings", value)}))
+	status := fmt.Sprintf(`{"status":{"artifact":{"url":%q,"path":%q,"digest":%q,"revision":%q,"lastUpdateTime":"2026-01-01T00:00:00Z"}}}`,
+		artifact.URL, artifact.Path, artifact.Digest, artifact.Revision)
+	ref := cluster.Ref("source.toolkit.fluxcd.io/v1", "ExternalArtifact", n.namespace, name)
+	if err := n.Client.Status().Patch(t.Context(), ref, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
+		t.Fatal(err)
+	}
+	return artifact
+}
+
+// A producer, whose kind the API server does not even know, is found by who points back at it: as the tenant, and as soon as
+// somebody does.
+func TestProducersAreFoundByWhoPointsBack(t *testing.T) {
+	n := shared(t).tenant(t)
+	n.external(t, "other", "other", "0")
+	const producer = "Release.build.example.com %s/app"
+	n.stageSet(t, "app", `
+serviceAccountName: `+deployer+`
+stages: [{name: app, sourceRef: {apiVersion: build.example.com/v1, kind: Release, name: app}}]`)
+	message := n.waitRefused(t, "app", v1.ReasonSourceNotFound)
+	if want := "points back at " + fmt.Sprintf(producer, n.namespace); !strings.Contains(message, want) {
+		t.Errorf("message %q does not contain %q", message, want)
+	}
+	first := n.external(t, "app-1f3c", "app", "1")
+	n.waitReady(t, "app", "app-1f3c", first.Revision)
+	n.hasValue(t, "settings", "1")
+	second := n.external(t, "app-1f3c", "app", "2")
+	n.waitReady(t, "app", "app-1f3c", second.Revision)
+	n.hasValue(t, "settings", "2")
+
+	n.external(t, "forged", "app", "3")
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonArtifactFailed),
+		messageHas("more than one ExternalArtifact points back at "+fmt.Sprintf(producer, n.namespace)+" (app-1f3c, forged)"))
+	n.hasValue(t, "settings", "2")
+	forged := cluster.Ref("source.toolkit.fluxcd.io/v1", "ExternalArtifact", n.namespace, "forged")
+	if err := n.Client.Delete(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	n.waitReady(t, "app", "app-1f3c", second.Revision)
+
+	// Nothing of it was read by anybody else: who may not list is told so.
+	n.account(t, "reader")
+	n.Apply(t, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: %s}
+rules: [{apiGroups: [source.toolkit.fluxcd.io], resources: [externalartifacts], verbs: [get]}]`, n.namespace))
+	n.grant(t, n.namespace, "reader", "Role", "reader")
+	n.stageSet(t, "reads", `
+serviceAccountName: reader
+stages: [{name: app, sourceRef: {apiVersion: build.example.com/v1, kind: Release, name: app}}]`)
+	n.refusedWhole(t, "reads", v1.ReasonAccessDenied, "grant it list on externalartifacts.source.toolkit.fluxcd.io in namespace "+n.namespace)
+	n.stageSet(t, "unversioned", `
+serviceAccountName: `+deployer+`
+stages: [{name: app, sourceRef: {kind: Release, name: app}}]`)
+	n.refusedWhole(t, "unversioned", v1.ReasonInvalidSpec, `kind "Release" is none of ExternalArtifact,`, "set apiVersion")
+	checkOwnRequests(t, n.suite)
 }

@@ -1,6 +1,8 @@
 package v1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -81,8 +83,9 @@ type Stage struct {
 	ReadyChecks *ReadyChecks `json:"readyChecks,omitempty"`
 }
 
-// SourceKind is the kind of a Flux source.
-// +kubebuilder:validation:Enum=ExternalArtifact;GitRepository;OCIRepository;Bucket
+// SourceKind is the kind of a Flux source, or of a producer of an ExternalArtifact.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern="^[A-Z][A-Za-z0-9]*$"
 type SourceKind string
 
 const (
@@ -96,13 +99,19 @@ const (
 	SourceKindBucket SourceKind = "Bucket"
 )
 
-// SourceReference names a Flux source of the group source.toolkit.fluxcd.io.
+// SourceGroup is the API group of Flux's sources.
+const SourceGroup = "source.toolkit.fluxcd.io"
+
+// SourceReference names a Flux source, or the producer of an ExternalArtifact: an object of any other kind, which is never
+// read itself. Its artifact is that of the one ExternalArtifact in its namespace whose spec.sourceRef points back at it.
 type SourceReference struct {
-	// apiVersion of the source. Empty means source.toolkit.fluxcd.io/v1.
+	// apiVersion of the source. Empty means source.toolkit.fluxcd.io/v1; a producer needs it. Of a producer only the group
+	// counts.
 	// +optional
-	// +kubebuilder:validation:Enum="";source.toolkit.fluxcd.io/v1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern="^(([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9]+((alpha|beta)[0-9]+)?)?$"
 	APIVersion string `json:"apiVersion,omitempty"`
-	// kind of the source.
+	// kind of the source: ExternalArtifact, GitRepository, OCIRepository or Bucket; any other is that of a producer.
 	// +optional
 	// +kubebuilder:default=ExternalArtifact
 	Kind SourceKind `json:"kind,omitempty"`
@@ -115,6 +124,27 @@ type SourceReference struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
+}
+
+// Group is the API group of what is named: that of Flux's sources if apiVersion is empty.
+func (r SourceReference) Group() string {
+	if r.APIVersion == "" {
+		return SourceGroup
+	}
+	group, _, found := strings.Cut(r.APIVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+// IsProducer says whether a producer of an ExternalArtifact is named, and no source of Flux.
+func (r SourceReference) IsProducer() bool {
+	switch r.Kind {
+	case "", SourceKindExternalArtifact, SourceKindGitRepository, SourceKindOCIRepository, SourceKindBucket:
+		return r.Group() != SourceGroup
+	}
+	return true
 }
 
 // Patch is a kustomize patch: a strategic merge patch or a JSON 6902 patch, as YAML or JSON text.

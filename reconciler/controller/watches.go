@@ -124,21 +124,21 @@ func relabelled(update event.UpdateEvent) bool {
 		!maps.Equal(update.ObjectOld.GetAnnotations(), update.ObjectNew.GetAnnotations())
 }
 
-// newArtifact is true for updates of a source that change what a StageSet can get from it.
+// newArtifact is true for updates of a source that change what a StageSet can get from it, or whose it is.
 func newArtifact(update event.UpdateEvent) bool {
 	old, isOld := update.ObjectOld.(*unstructured.Unstructured)
 	now, isNow := update.ObjectNew.(*unstructured.Unstructured)
 	if !isOld || !isNow {
 		return true
 	}
-	return slices.ContainsFunc([]string{"digest", "revision", "url"}, func(field string) bool {
+	return producerOf(old) != producerOf(now) || slices.ContainsFunc([]string{"digest", "revision", "url"}, func(field string) bool {
 		before, _, _ := unstructured.NestedString(old.Object, "status", "artifact", field)
 		after, _, _ := unstructured.NestedString(now.Object, "status", "artifact", field)
 		return before != after
 	})
 }
 
-// sourcesOf are the values of indexSource: "<kind>/<namespace>/<name>" of every stage's source.
+// sourcesOf are the values of indexSource: "<kind>/<namespace>/<name>" of every stage's source, or of its producer.
 func sourcesOf(obj client.Object) []string {
 	set := obj.(*v1.StageSet)
 	keys := make([]string, 0, len(set.Spec.Stages))
@@ -184,11 +184,27 @@ func (g Graph) DependsOn(ctx context.Context, name types.NamespacedName) ([]type
 	return pipeline.DependenciesOf(&set), nil
 }
 
-// consumers maps a source to the StageSets that use it, in whatever namespace they are.
+// consumers maps a source to the StageSets that use it, in whatever namespace they are, also by the name of its producer.
 func (r *Reconciler) consumers(kind v1.SourceKind) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		return r.indexed(ctx, indexSource, sourceKey(kind, obj.GetNamespace(), obj.GetName()))
+		requests := r.indexed(ctx, indexSource, sourceKey(kind, obj.GetNamespace(), obj.GetName()))
+		if artifact, ok := obj.(*unstructured.Unstructured); ok && kind == v1.SourceKindExternalArtifact {
+			if producer := producerOf(artifact); producer != "" {
+				requests = append(requests, r.indexed(ctx, indexSource, producer)...)
+			}
+		}
+		return requests
 	}
+}
+
+// producerOf is the value of indexSource of what an ExternalArtifact points back at; empty if it points at nothing. The group
+// is left out, as the pointer may: to be woken in vain is harmless.
+func producerOf(artifact *unstructured.Unstructured) string {
+	back, found, err := unstructured.NestedStringMap(artifact.Object, "spec", "sourceRef")
+	if err != nil || !found {
+		return ""
+	}
+	return sourceKey(v1.SourceKind(back["kind"]), artifact.GetNamespace(), back["name"])
 }
 
 // ownerOf maps an inventory to its StageSet, which may be gone.

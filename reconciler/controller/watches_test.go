@@ -47,6 +47,40 @@ func TestNewArtifact(t *testing.T) {
 	}
 }
 
+// An ExternalArtifact wakes those that name it, and those that name what it is made of, whatever else their kinds have in
+// common; also when it begins to point somewhere else.
+func TestAnArtifactWakesThoseWhoNameItsProducer(t *testing.T) {
+	naming := func(name string, ref v1.SourceReference) client.Object {
+		set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
+		set.Spec.Stages = []v1.Stage{{Name: "app", SourceRef: ref}}
+		return set
+	}
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme(t)).WithIndex(&v1.StageSet{}, indexSource, sourcesOf).WithObjects(
+		naming("artifact", v1.SourceReference{Name: "made"}),
+		naming("producer", v1.SourceReference{APIVersion: "example.com/v1", Kind: "Release", Name: "app"}),
+		naming("other", v1.SourceReference{APIVersion: "example.com/v1", Kind: "Build", Name: "app"}),
+	).Build()}
+	artifact := func(back map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"namespace": "team-a", "name": "made"}, "spec": map[string]any{"sourceRef": back},
+		}}
+	}
+	release := artifact(map[string]any{"kind": "Release", "name": "app"})
+	want := []ctrl.Request{
+		{NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "artifact"}},
+		{NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "producer"}},
+	}
+	if diff := cmp.Diff(want, r.consumers(v1.SourceKindExternalArtifact)(t.Context(), release)); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:1], r.consumers(v1.SourceKindExternalArtifact)(t.Context(), artifact(nil))); diff != "" {
+		t.Errorf("woken by one that points at nothing (-want +got):\n%s", diff)
+	}
+	if !newArtifact(event.UpdateEvent{ObjectOld: artifact(nil), ObjectNew: release}) {
+		t.Error("that it points somewhere else wakes nobody")
+	}
+}
+
 func TestRelabelled(t *testing.T) {
 	namespace := func(labels, annotations map[string]string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels, Annotations: annotations}}

@@ -106,11 +106,12 @@ func notReady(dependency *v1.StageSet, pinned Pinned) string {
 }
 
 // usesNamesake is true when the StageSet uses a source of the pin's namespace and name that is of another kind: its status
-// does not say which of them a revision is of, and their revisions never become equal.
+// does not say which of them a revision is of, and their revisions never become equal. What a producer is called says nothing:
+// the name in the status is that of its ExternalArtifact.
 func usesNamesake(set *v1.StageSet, pin source.Pin) bool {
 	return slices.ContainsFunc(set.Spec.Stages, func(stage v1.Stage) bool {
 		ref := stage.SourceRef
-		return cmp.Or(ref.Namespace, set.Namespace) == pin.Namespace && ref.Name == pin.Name &&
+		return !ref.IsProducer() && cmp.Or(ref.Namespace, set.Namespace) == pin.Namespace && ref.Name == pin.Name &&
 			cmp.Or(ref.Kind, v1.SourceKindExternalArtifact) != pin.Kind
 	})
 }

@@ -21,6 +21,8 @@ func TestADependencyIsReadyAtTheRevisionOfASharedSource(t *testing.T) {
 		"another revision":            {kind: v1.SourceKindGitRepository, applied: "one", want: other},
 		"a source of another kind":    {kind: v1.SourceKindOCIRepository, applied: "one"},
 		"an ExternalArtifact, unsaid": {applied: "one"},
+		// Its ExternalArtifact may well be called as it is.
+		"a producer": {kind: "Release", applied: "one", want: other},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -162,7 +163,7 @@ func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned)
 		stage := &pinned.Stages[i]
 		this := read{ref: stage.Stage.SourceRef, account: stage.Client.Account()}
 		if _, known := pins[this]; !known {
-			pin, err := p.Resolver.Resolve(ctx, stage.Client, stage.Stage.SourceRef, set.Namespace)
+			pin, err := p.Resolver.Resolve(ctx, sourceReader{stage.Client}, stage.Stage.SourceRef, set.Namespace)
 			if err != nil {
 				problems = append(problems, inStage(err, stage))
 			}
@@ -175,6 +176,16 @@ func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned)
 		stage.Pin = pins[this]
 	}
 	return failure.Join(problems...)
+}
+
+// sourceReader reads sources as a tenant.
+type sourceReader struct{ *tenant.Client }
+
+// List implements source.Reader.
+func (r sourceReader) List(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace string, visit func(*unstructured.Unstructured),
+) error {
+	return r.Client.List(ctx, gvk, tenant.ListOptions{Namespace: namespace}, visit)
 }
 
 // inStage names stage and account in a failure's text.

@@ -16,11 +16,11 @@ import (
 	"github.com/stageset/stageset/reconciler/failure"
 )
 
-// group is the API group of Flux's sources.
-const group = "source.toolkit.fluxcd.io"
+// version is the API version that all sources are read in.
+var version = schema.GroupVersion{Group: v1.SourceGroup, Version: "v1"}
 
 // APIVersion is the API version that all sources are read in.
-const APIVersion = group + "/v1"
+const APIVersion = v1.SourceGroup + "/v1"
 
 // maxQuoted bounds how much of another object's message goes into ours.
 const maxQuoted = 512
@@ -28,10 +28,13 @@ const maxQuoted = 512
 // maxRevision bounds a revision, which goes into the status of every stage that uses the source.
 const maxRevision = 1024
 
-// Reader reads one object as the tenant. Its errors are those of the API server, or a failure.Error of its own, which is
-// passed on as it is. If it also has the method Identity() string, messages name that account.
+// Reader reads objects as the tenant. Its errors are those of the API server, or a failure.Error of its own, which is passed
+// on as it is. If it also has the method Identity() string, messages name that account.
 type Reader interface {
+	// Get reads one object.
 	Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// List reads all objects of a kind in a namespace, one after the other.
+	List(ctx context.Context, gvk schema.GroupVersionKind, namespace string, visit func(*unstructured.Unstructured)) error
 }
 
 // Pin is an artifact that a run works with from its first stage to its last, whatever its source says later.
@@ -76,6 +79,8 @@ func NewResolver(hosts Hosts) *Resolver { return &Resolver{hosts: hosts} }
 // names none. As in Flux, an artifact counts as long as it is in the status, also while the source is not Ready or its
 // status is of an earlier generation: what was fetched last is what runs.
 //
+// A producer is found through the ExternalArtifact that points back at it.
+//
 // Failures are failure.Errors: SourceNotFound and SourceNotReady wait for the source, AccessDenied names account and
 // permission, ArtifactFailed says what in the status is refused.
 func (r *Resolver) Resolve(
@@ -88,13 +93,9 @@ func (r *Resolver) Resolve(
 	if pin.Namespace == "" {
 		pin.Namespace = defaultNamespace
 	}
-	gvk, err := kindOf(ref, pin.Kind)
+	object, err := find(ctx, reader, ref, &pin)
 	if err != nil {
 		return Pin{}, err
-	}
-	object, err := reader.Get(ctx, gvk, pin.Namespace, pin.Name)
-	if err != nil {
-		return Pin{}, readFailure(err, reader, gvk, pin)
 	}
 	pin.UID = object.GetUID()
 	pin.Origin = origin(object)
@@ -102,39 +103,54 @@ func (r *Resolver) Resolve(
 	return r.pinArtifact(pin, object)
 }
 
-func kindOf(ref v1.SourceReference, kind v1.SourceKind) (schema.GroupVersionKind, error) {
-	version := schema.GroupVersion{Group: group, Version: "v1"}
-	if ref.APIVersion != "" && ref.APIVersion != version.String() {
-		return schema.GroupVersionKind{}, failure.NewStalled(v1.ReasonInvalidSpec,
-			"sourceRef %s: apiVersion %q is not %s", ref.Name, ref.APIVersion, version)
+// find reads the source that ref names. For a producer, pin becomes that of the ExternalArtifact.
+func find(ctx context.Context, reader Reader, ref v1.SourceReference, pin *Pin) (*unstructured.Unstructured, error) {
+	if ref.IsProducer() {
+		return findProduced(ctx, reader, ref, pin)
 	}
-	switch kind {
-	case v1.SourceKindExternalArtifact, v1.SourceKindGitRepository, v1.SourceKindOCIRepository, v1.SourceKindBucket:
-		return version.WithKind(string(kind)), nil
+	if ref.APIVersion != "" && ref.APIVersion != APIVersion {
+		return nil, failure.NewStalled(v1.ReasonInvalidSpec,
+			"sourceRef %s: apiVersion %q is not %s", ref.Name, ref.APIVersion, APIVersion)
+	}
+	gvk := version.WithKind(string(pin.Kind))
+	object, err := reader.Get(ctx, gvk, pin.Namespace, pin.Name)
+	if err != nil {
+		return nil, readFailure(err, reader, gvk, *pin)
+	}
+	return object, nil
+}
+
+// readFailure maps an error of reading a source.
+func readFailure(err error, reader Reader, gvk schema.GroupVersionKind, pin Pin) error {
+	switch {
+	case apierrors.IsNotFound(err) && !isUnknownResource(err):
+		return failure.NewWaiting(v1.ReasonSourceNotFound, 0, "%s does not exist", pin)
+	case apierrors.IsForbidden(err):
+		return failure.NewStalled(v1.ReasonAccessDenied,
+			"%s may not read %s: grant it get on %s named %s in namespace %s",
+			identity(reader), pin, resource(gvk), pin.Name, pin.Namespace)
 	default:
-		return schema.GroupVersionKind{}, failure.NewStalled(v1.ReasonInvalidSpec,
-			"sourceRef %s: kind %q is none of ExternalArtifact, GitRepository, OCIRepository, Bucket", ref.Name, kind)
+		return unreadable(err, gvk, pin.String())
 	}
 }
 
-// readFailure maps an error of the Reader.
-func readFailure(err error, reader Reader, gvk schema.GroupVersionKind, pin Pin) error {
-	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+// unreadable is what an error of the Reader means whatever was read: what says it.
+func unreadable(err error, gvk schema.GroupVersionKind, what string) error {
 	switch {
 	case errors.As(err, new(*failure.Error)):
 		return err
 	case meta.IsNoMatchError(err) || isUnknownResource(err):
 		return failure.NewWaiting(v1.ReasonSourceNotFound, 0, "%s: the cluster does not serve %s of %s; is Flux installed?",
-			pin, gvk.Kind, gvk.GroupVersion())
-	case apierrors.IsNotFound(err):
-		return failure.NewWaiting(v1.ReasonSourceNotFound, 0, "%s does not exist", pin)
-	case apierrors.IsForbidden(err):
-		return failure.NewStalled(v1.ReasonAccessDenied,
-			"%s may not read %s: grant it get on %s named %s in namespace %s",
-			identity(reader), pin, plural.GroupResource(), pin.Name, pin.Namespace)
+			what, gvk.Kind, gvk.GroupVersion())
 	default:
-		return failure.NewTransient(v1.ReasonSourceNotReady, "%s cannot be read: %w", pin, err)
+		return failure.NewTransient(v1.ReasonSourceNotReady, "%s cannot be read: %w", what, err)
 	}
+}
+
+// resource is a kind as permissions name it.
+func resource(gvk schema.GroupVersionKind) schema.GroupResource {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	return plural.GroupResource()
 }
 
 // isUnknownResource tells the 404 for a resource that is not served from the 404 for an object that does not exist: only

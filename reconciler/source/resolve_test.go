@@ -20,11 +20,22 @@ import (
 	"github.com/stageset/stageset/reconciler/failure"
 )
 
-// readerStub answers every read with one object or error, and notes what was asked for.
+// readerStub answers every read with one object, list or error, and notes what was asked for.
 type readerStub struct {
 	object *unstructured.Unstructured
+	list   []*unstructured.Unstructured
 	err    error
 	asked  string
+}
+
+func (r *readerStub) List(
+	_ context.Context, gvk schema.GroupVersionKind, namespace string, visit func(*unstructured.Unstructured),
+) error {
+	r.asked = fmt.Sprintf("%s in %s", gvk, namespace)
+	for _, object := range r.list {
+		visit(object)
+	}
+	return r.err
 }
 
 func (r *readerStub) Get(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
@@ -117,7 +128,7 @@ func TestResolveReads(t *testing.T) {
 }
 
 func TestResolveFails(t *testing.T) {
-	resource := schema.GroupResource{Group: group, Resource: "gitrepositories"}
+	resource := schema.GroupResource{Group: v1.SourceGroup, Resource: "gitrepositories"}
 	gone := failure.NewStalled(v1.ReasonServiceAccountNotFound, "account team-a/typo does not exist")
 	status := func(status string) Reader { return &readerStub{object: repository(t, status)} }
 	artifact := func(field, value string) Reader {
@@ -141,7 +152,7 @@ func TestResolveFails(t *testing.T) {
 			v1.ReasonSourceNotFound, failure.Waiting,
 			"GitRepository team-a/app: the cluster does not serve GitRepository of source.toolkit.fluxcd.io/v1; is Flux installed?"},
 		"kind unknown to the mapper": {
-			&readerStub{err: &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: group, Kind: "GitRepository"}}},
+			&readerStub{err: &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1.SourceGroup, Kind: "GitRepository"}}},
 			v1.ReasonSourceNotFound, failure.Waiting,
 			"GitRepository team-a/app: the cluster does not serve GitRepository of source.toolkit.fluxcd.io/v1; is Flux installed?"},
 		"forbidden": {
@@ -200,8 +211,8 @@ func TestResolveFails(t *testing.T) {
 
 func TestResolveRefusesReference(t *testing.T) {
 	for name, ref := range map[string]v1.SourceReference{
-		"other kind":       {Kind: "HelmChart", Name: "app"},
-		"other apiVersion": {Kind: v1.SourceKindBucket, Name: "app", APIVersion: "source.toolkit.fluxcd.io/v1beta2"},
+		"producer without apiVersion": {Kind: "HelmChart", Name: "app"},
+		"other apiVersion":            {Kind: v1.SourceKindBucket, Name: "app", APIVersion: "source.toolkit.fluxcd.io/v1beta2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := &readerStub{err: apierrors.NewNotFound(schema.GroupResource{}, metav1.StatusSuccess)}
