@@ -14,8 +14,8 @@ import (
 // Create.
 type Review func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error
 
-// NewAuthorizer is an Authorizer that asks the API server. It keeps no answer: a Set asks for the same only once a request,
-// and what somebody may do can change before the next.
+// NewAuthorizer is an Authorizer that asks the API server. It keeps no answer, but a Set asks for the same only once a
+// request.
 func NewAuthorizer(review Review) Authorizer {
 	return celenv.AuthorizerFunc(func(ctx context.Context, asked celenv.Check) (bool, string, error) {
 		question := newReview(asked)

@@ -61,7 +61,7 @@ func stageSets(mgr manager.Manager, stored *store.Store) *webhook.StageSets {
 			return nil
 		},
 		Namespaces: webhook.Namespaces{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		Authorizer: policies.NewAuthorizer(reviewer(mgr.GetClient())),
+		Authorizer: policies.NewAuthorizer(webhook.Remember(reviewer(mgr.GetClient()), clock.RealClock{})),
 	}
 }
 
