@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -24,8 +25,8 @@ const maxPatchGrowth = 1 << 20
 // once. Of an update that leaves the spec alone only labels and annotations are defaulted: who adds a label does not change
 // what runs. Default is nil without an object.
 //
-// The object is usable also when the error is not nil: the error has a line for each policy that could not be evaluated and
-// does not ignore that, which then has set nothing; all others have.
+// The object is usable also when the error is not nil, which is a DefaultError then: the policies that could not be evaluated
+// have set nothing, all others have.
 func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured, error) {
 	if in.Object == nil {
 		return nil, nil
@@ -50,10 +51,31 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 		evaluation: celenv.NewEvaluation(ctx, s.values(q), 3*len(candidates)),
 		lookup:     lookup,
 		timeout:    s.timeout / policyTimeShare,
+		observer:   s.watcher(),
 	}
-	result, filled, err := d.run(ctx, in.Object)
+	result, filled, failed := d.run(ctx, in.Object)
 	maps.Copy(filled, d.verify(ctx, result, claims, filled))
-	return annotate(result, filled), err
+	return annotate(result, filled), failed.orNil()
+}
+
+// DefaultError is what of the mutations could not be evaluated, of policies that do not ignore that (failurePolicy), one for
+// each policy. The rule of such a violation is a match condition, or mutations[i].
+type DefaultError []Violation
+
+// Error has a line for each violation.
+func (e DefaultError) Error() string {
+	lines := make([]string, 0, len(e))
+	for _, violation := range e {
+		lines = append(lines, violation.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e DefaultError) orNil() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
 }
 
 // defaulter applies the mutations of policies to versions of one object.
@@ -65,20 +87,24 @@ type defaulter struct {
 	// timeout bounds one policy.
 	timeout time.Duration
 	// proving has a mutation that fails left out, and not its policy as a whole.
-	proving bool
+	proving  bool
+	observer Observer
 }
 
 // run is object with what all policies fill in, and which policy filled in which field.
 func (d *defaulter) run(ctx context.Context, object *unstructured.Unstructured) (
-	*unstructured.Unstructured, claimSet, error,
+	*unstructured.Unstructured, claimSet, DefaultError,
 ) {
 	current, filled := object, claimSet{}
-	var failures []error
+	var failures DefaultError
 	for _, p := range d.policies {
 		next, added, failed := d.apply(ctx, p, current)
 		if failed != nil {
+			if !d.proving {
+				d.observer.Failed(p.name, failed.kind(p))
+			}
 			if !p.ignoresFailures {
-				failures = append(failures, errors.New(failed.String()))
+				failures = append(failures, failed.Violation)
 			}
 			continue
 		}
@@ -87,7 +113,7 @@ func (d *defaulter) run(ctx context.Context, object *unstructured.Unstructured) 
 			filled[field] = p.name
 		}
 	}
-	return current, filled, errors.Join(failures...)
+	return current, filled, failures
 }
 
 // apply is object with what p fills in, and the fields that are. It is all or nothing.

@@ -27,8 +27,8 @@ type Outcome struct {
 	Stored, DryRun bool
 }
 
-// Observer is told what evaluating validations takes and leads to. It is called by many goroutines at once, and must return
-// at once.
+// Observer is told what evaluating validations takes and leads to, and what cannot be evaluated, of mutations too. It is
+// called by many goroutines at once, and must return at once.
 type Observer interface {
 	// Begin says that one policy is going to be evaluated. What it returns is called at the end, with the cost units spent.
 	Begin(policy string, target v1alpha1.Target) (end func(cost uint64))

@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -87,5 +88,23 @@ func TestObserved(t *testing.T) {
 	}
 	if got := told.outcomes[0]; got.Stored || !got.DryRun || got.Target != v1alpha1.TargetStageSet || len(got.Denied) != 5 {
 		t.Errorf("outcome: %+v", got)
+	}
+}
+
+// TestObservedDefaults: a mutation that cannot be evaluated is told of once, whatever failurePolicy makes of it.
+func TestObservedDefaults(t *testing.T) {
+	told := &seen{costs: map[string]bool{}}
+	failing := sets(t, "failing", "Object{spec: Object.spec{interval: object.spec.none}}")
+	ignored := failing
+	ignored.Name, ignored.Spec.FailurePolicy = "ignored", v1alpha1.FailurePolicyIgnore
+	set := compile(t, failing, ignored, sets(t, "p", "Object{spec: Object.spec{suspend: true}}")).Observed(told)
+	claims := annotated(stageSet(t, "spec: {suspend: true}"), "spec.suspend=p") // which are proven by defaulting again
+	_, err := set.Default(t.Context(), creating(claims))
+	var failed policies.DefaultError
+	if !errors.As(err, &failed) || len(failed) != 1 || failed[0].Policy != "failing" {
+		t.Errorf("the error is %v", err)
+	}
+	if diff := cmp.Diff([]string{"failing evaluation", "ignored evaluation"}, told.failures); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
 	}
 }

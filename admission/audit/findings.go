@@ -87,11 +87,15 @@ func judge(
 	ctx context.Context, set *policies.Set, object *unstructured.Unstructured, namespaces map[string]*corev1.Namespace,
 ) policies.Decision {
 	in := policies.Input{Object: object, Namespace: namespaces[object.GetNamespace()]}
-	// What cannot be defaulted is evaluated as it is: what defaults are missing for is in the decision of its rules.
-	if defaulted, _ := set.Default(ctx, in); defaulted != nil {
-		in.Object = defaulted
+	// What cannot be defaulted is evaluated as it is.
+	defaulted, err := set.Default(ctx, in)
+	in.Object = defaulted
+	decision := set.Validate(ctx, in)
+	var failed policies.DefaultError
+	if errors.As(err, &failed) {
+		decision.Failed = append(decision.Failed, failed...)
 	}
-	return set.Validate(ctx, in)
+	return decision
 }
 
 // add adds what the policies say about one StageSet. A violation that leads to two actions is one violation.

@@ -37,8 +37,9 @@ type StageSets struct {
 // errNotCompiled is what requests are told that come before readiness.
 var errNotCompiled = errors.New("this replica of stageset-admission has not compiled the policies yet; try again")
 
-// Default answers the mutating webhook: a patch that fills in what the policies default. It denies nothing but what it
-// cannot decode: the result is validated anyway.
+// Default answers the mutating webhook: a patch that fills in what the policies default. It refuses what it cannot decode,
+// and, unless only labels and annotations change, what a policy cannot default that does not ignore that: the reconciler
+// would not apply it. The result is validated in any case.
 func (s *StageSets) Default(ctx context.Context, request admission.Request) admission.Response {
 	in, err := s.decode(request)
 	if err != nil {
@@ -59,7 +60,11 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 		warnings = append(warnings, "some defaults may be missing: "+err.Error())
 	}
 	defaulted, err := set.Default(ctx, in)
-	if err != nil {
+	var failed policies.DefaultError
+	switch {
+	case errors.As(err, &failed) && !specUnchanged(in):
+		return denied(request, failed).WithWarnings(warnings...)
+	case err != nil:
 		warnings = append(warnings, "some defaults are missing: "+err.Error())
 	}
 	response := admission.Allowed("")

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -174,6 +175,48 @@ func TestDefault(t *testing.T) {
 			again := stageSets.Default(t.Context(), newRequest(t, test.namespace, object(t, test.old), patched))
 			if len(again.Patches) > 0 {
 				t.Errorf("defaulting twice is not the same as once: %v", again.Patches)
+			}
+		})
+	}
+}
+
+// What a policy cannot fill in is decided by its failurePolicy, as the reconciler will decide it; who only adds a label is not
+// kept from that.
+func TestDefaultThatCannotBeEvaluated(t *testing.T) {
+	const failing = `
+- metadata: {name: %s}
+  spec:
+    failurePolicy: %s
+    mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration: {expression: "Object{spec: Object.spec{interval: object.spec.none}}"}`
+	const fine, labelled = "spec: {suspend: true}", "{spec: {suspend: true}, metadata: {labels: {a: b}}}"
+	for name, test := range map[string]struct {
+		failurePolicy string
+		old, updated  string
+		denied        bool
+	}{
+		"create":          {"Fail", "", fine, true},
+		"update":          {"Fail", "spec: {suspend: false, interval: 1h}", "spec: {suspend: false}", true},
+		"suspend":         {"Fail", "spec: {suspend: false}", fine, false},
+		"label":           {"Fail", fine, labelled, false},
+		"create, ignored": {"Ignore", "", fine, false},
+		"label, ignored":  {"Ignore", fine, labelled, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := compile(t, fmt.Sprintf(failing, "one", test.failurePolicy)+fmt.Sprintf(failing, "two", test.failurePolicy))
+			stageSets := newStageSets(t)
+			stageSets.Policies = func() Policies { return set }
+			got := stageSets.Default(t.Context(), newRequest(t, "open", object(t, test.old), object(t, test.updated)))
+			var want []string
+			if test.denied {
+				for _, policy := range []string{"one", "two"} {
+					want = append(want, "spec: "+policy+"/mutations[0]: cannot be evaluated: reads object.spec.none, "+
+						"but none is not set (guard it with has() or .?)")
+				}
+			}
+			if diff := cmp.Diff(want, causes(got)); diff != "" || got.Allowed == test.denied {
+				t.Errorf("causes (-want +got):\n%s", diff)
 			}
 		})
 	}

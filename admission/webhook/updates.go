@@ -48,6 +48,12 @@ func classify(old, updated *unstructured.Unstructured) update {
 	}
 }
 
+// specUnchanged tells whether in is an update that leaves the spec alone.
+func specUnchanged(in policies.Input) bool {
+	return in.OldObject != nil && in.Object != nil &&
+		equality.Semantic.DeepEqual(in.OldObject.Object["spec"], in.Object.Object["spec"])
+}
+
 // withoutAlwaysAllowed is updated without the changes that are always allowed: turning suspend on, asking for a pass, and,
 // on an object that is being deleted, leaving what it applied where it is.
 func withoutAlwaysAllowed(old, updated *unstructured.Unstructured, deleting bool) *unstructured.Unstructured {

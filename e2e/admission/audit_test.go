@@ -125,7 +125,9 @@ func TestAuditGoesOnAroundWhatIsBroken(t *testing.T) {
 		"source":   "target: Source\n" + always,
 		"deletes":  "matchConstraints: {operations: [DELETE]}\n" + always,
 		"author":   "validations: [{name: r, expression: \"request.userInfo.username != ''\", message: m}]",
-		"fine":     fmt.Sprintf(wantsTwoStages, v1alpha1.ValidationActionWarn),
+		"fills": "mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: " +
+			"\"Object{spec: Object.spec{interval: object.spec.retryInterval}}\"}}]",
+		"fine": fmt.Sprintf(wantsTwoStages, v1alpha1.ValidationActionWarn),
 	}
 	for name, spec := range policies {
 		i.policy(t, name, spec) // which no webhook refuses yet
@@ -144,6 +146,7 @@ func TestAuditGoesOnAroundWhatIsBroken(t *testing.T) {
 		"source":   {v1alpha1.ReasonReady, v1alpha1.ReasonAtReconcile, -1},
 		"deletes":  {v1alpha1.ReasonReady, v1alpha1.ReasonAtAdmission, -1},
 		"author":   {v1alpha1.ReasonReady, v1alpha1.ReasonAtAdmission, -1},
+		"fills":    {v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonNoValidations, -1},
 		"fine":     {v1alpha1.ReasonReady, v1alpha1.ReasonEvaluated, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
