@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/process"
@@ -62,6 +63,34 @@ func TestClientsComeBackWhenTheWebhookIsBusy(t *testing.T) {
 	l := i.load(t, 8)
 	l.more(t, 100)
 	l.stop(t)
+}
+
+// P-31: when nothing helps any more, the webhook is gone with what docs/policies.md says to delete: nothing holds it, and
+// nothing brings it back, the program included.
+func TestEmergencySwitch(t *testing.T) {
+	i := install(t)
+	i.installWebhooks(t)
+	i.start(t).Kill()
+	cluster.Eventually(t, func(ctx context.Context) error {
+		err := i.client.Create(ctx, i.stageSet(t, "valid", validSpec), client.DryRunAll)
+		return refused(err, "failed calling webhook")
+	})
+	for _, kind := range []string{mutating, validating} {
+		if err := i.client.Delete(t.Context(), i.configuration(kind)); err != nil {
+			t.Fatal(err)
+		}
+		i.WaitGone(t, i.configuration(kind))
+	}
+	cluster.Eventually(t, func(ctx context.Context) error {
+		return i.client.Create(ctx, i.stageSet(t, "valid", validSpec), client.DryRunAll)
+	})
+	r := i.startAt(t, i.port, "/healthz")
+	cluster.Eventually(t, func(ctx context.Context) error {
+		return contains(probe(ctx, t, r), "ValidatingWebhookConfiguration "+i.name+"-admission does not exist")
+	})
+	for _, kind := range []string{mutating, validating} {
+		i.WaitGone(t, i.configuration(kind))
+	}
 }
 
 // answer is one of the API server to a client that does not come back by itself.
