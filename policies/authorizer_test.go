@@ -3,13 +3,16 @@ package policies_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 )
 
@@ -120,6 +123,47 @@ func TestChecksAreShared(t *testing.T) {
 	}
 	if asked != 129 {
 		t.Errorf("%d checks were made, want 129", asked)
+	}
+}
+
+// TestChecksThatOthersWereRefused: an answer that one policy did not get, because it asked too much, is no answer for another.
+func TestChecksThatOthersWereRefused(t *testing.T) {
+	const many = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].all(a, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].all(b, " +
+		"authorizer.path('/' + string(a * 10 + b)).check('get').allowed()))"
+	in := creating(stageSet(t, ""))
+	in.Authorizer = policies.NewAuthorizer(func(_ context.Context, review *authorizationv1.SubjectAccessReview) error {
+		review.Status.Allowed = true
+		return nil
+	})
+	set := compile(t, rule(t, "a", many, ""), rule(t, "b", "!authorizer.path('/128').check('get').allowed()", ""))
+	denied := said(set.Validate(t.Context(), in).Denied)
+	if len(denied) != 2 || denied[1] != "spec: b/rule: is wrong" {
+		t.Errorf("denied: %q", denied)
+	}
+}
+
+// TestChecksThatNobodyAnswers: an API server that does not answer has not said no, and leaves time for what does not ask it.
+func TestChecksThatNobodyAnswers(t *testing.T) {
+	in := creating(stageSet(t, ""))
+	in.Authorizer = policies.NewAuthorizer(func(ctx context.Context, _ *authorizationv1.SubjectAccessReview) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	var list []v1alpha1.StageSetPolicy
+	var want []string
+	for i := range 8 {
+		asks := fmt.Sprintf("!authorizer.path('/%d').check('get').allowed()", i)
+		list = append(list, rule(t, fmt.Sprintf("p%d", i), asks, ""))
+		want = append(want, fmt.Sprintf("spec: p%d/rule: cannot be evaluated: was not evaluated: the API server did not answer in "+
+			"time what authorizer asked", i))
+	}
+	set, err := policies.Compile(t.Context(), append(list, rule(t, "z", "false", "")), policies.Options{Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, "spec: z/rule: is wrong")
+	if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
+		t.Errorf("denied (-want +got):\n%s", diff)
 	}
 }
 

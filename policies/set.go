@@ -174,6 +174,7 @@ func (s *Set) values(q question) celenv.Values {
 		Request:    q.request,
 		Namespace:  q.Namespace,
 		Authorizer: q.Authorizer,
+		Patience:   s.timeout / policyTimeShare,
 		Tenant:     s.tenant(q.namespace),
 		Release:    q.release,
 	}

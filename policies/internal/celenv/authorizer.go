@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -107,22 +108,36 @@ func labelRequirements(requirements labels.Requirements) []metav1.LabelSelectorR
 // divided fairly: a group that has not made more than its share may go on when others have used up the limit.
 const MaxChecks = 128
 
-var errTooManyChecks = errors.New("too many checks")
+// What was not asked is no answer: an expression that needs it cannot be evaluated. Any other error is one, which the
+// expression can ask for: it is not allowed.
+var (
+	errTooManyChecks = errors.New("too many checks")
+	errNoAnswer      = errors.New("no answer in time")
+)
 
 // checker answers the checks of one request.
 type checker struct {
 	// ctx is the request's: the CEL library calls authorizers without one.
-	ctx      context.Context
-	next     Authorizer
-	asked    int
-	exceeded bool
+	ctx   context.Context
+	next  Authorizer
+	known Authorizer
+	asked int
+	// patience is how long one check may take; zero is as long as the request. After one that took longer none is made.
+	patience time.Duration
+	silent   bool
+	// failed is why the expression that is evaluated got no answer; nil if it did.
+	failed *EvalError
 	// share is what a group may ask in any case; asking is what the group has used that is asking.
 	share  int
 	asking *account
 }
 
-func newChecker(ctx context.Context, next Authorizer, groups int) *checker {
-	return &checker{ctx: ctx, next: next, share: max(MaxChecks/groups, 1), asking: &account{}}
+func newChecker(ctx context.Context, values Values, groups int) *checker {
+	c := &checker{
+		ctx: ctx, next: values.Authorizer, patience: values.Patience, share: max(MaxChecks/groups, 1), asking: &account{},
+	}
+	c.known = admissionauthorizer.NewCachingAuthorizer(asker{c})
+	return c
 }
 
 // bind is the value of authorizer and of authorizer.requestResource.
@@ -132,19 +147,52 @@ func (c *checker) bind(request *admissionv1.AdmissionRequest) (any, any) {
 	for key, values := range info.Extra {
 		requester.Extra[key] = values
 	}
-	cached := admissionauthorizer.NewCachingAuthorizer(c)
-	return library.NewAuthorizerVal(requester, cached), library.NewResourceAuthorizerVal(requester, cached, resource{request})
+	return library.NewAuthorizerVal(requester, c), library.NewResourceAuthorizerVal(requester, c, resource{request})
 }
 
 // Authorize implements Authorizer.
-func (c *checker) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (c *checker) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := c.known.Authorize(ctx, a)
+	if errors.Is(err, errTooManyChecks) {
+		// Errors are kept, too: this one may be that of a group that has asked too much, and not of the one that asks.
+		decision, reason, err = asker{c}.Authorize(ctx, a)
+	}
+	switch {
+	case errors.Is(err, errTooManyChecks):
+		c.failed = errChecks
+	case errors.Is(err, errNoAnswer):
+		c.failed = errSilent
+	}
+	return decision, reason, err
+}
+
+// asker asks and counts.
+type asker struct {
+	*checker
+}
+
+// Authorize implements Authorizer.
+func (c asker) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if c.asked >= MaxChecks && c.asking.checks >= c.share {
-		c.exceeded = true
 		return authorizer.DecisionNoOpinion, "", errTooManyChecks
+	}
+	if c.silent {
+		return authorizer.DecisionNoOpinion, "", errNoAnswer
 	}
 	c.asked++
 	c.asking.checks++
-	return c.next.Authorize(c.ctx, a)
+	ctx := c.ctx
+	if c.patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.patience)
+		defer cancel()
+	}
+	decision, reason, err := c.next.Authorize(ctx, a)
+	if err != nil && ctx.Err() != nil {
+		c.silent = true
+		return authorizer.DecisionNoOpinion, "", errNoAnswer
+	}
+	return decision, reason, err
 }
 
 // resource is the object of a request.

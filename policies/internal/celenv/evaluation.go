@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -30,6 +31,9 @@ type Values struct {
 	Namespace *corev1.Namespace
 	// Authorizer answers the checks of authorizer; when nil, reading it is an error.
 	Authorizer Authorizer
+	// Patience is how long one answer of Authorizer may take; zero is as long as the request. After one that took longer, it is
+	// not asked again.
+	Patience time.Duration
 	// Tenant is tenant.
 	Tenant bool
 	// Release are stageSet, stage, source and target, as far as the subject has them.
@@ -100,7 +104,7 @@ func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 		e.namespace = common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(values.Namespace))
 	}
 	if values.Authorizer != nil && values.Request != nil {
-		e.checks = newChecker(ctx, values.Authorizer, max(groups, 1))
+		e.checks = newChecker(ctx, values, max(groups, 1))
 		e.authorizer, e.requestResource = e.checks.bind(values.Request)
 	}
 	return e
@@ -233,7 +237,7 @@ type Expression struct {
 func (s *Scope) evaluate(x *Expression) (ref.Val, error) {
 	s.ruleSpent = 0
 	if s.evaluation.checks != nil {
-		s.evaluation.checks.exceeded = false
+		s.evaluation.checks.failed = nil
 		s.evaluation.checks.asking = s.used
 	}
 	value, err := s.run(x)
@@ -256,8 +260,8 @@ func (s *Scope) run(x *Expression) (value ref.Val, failure *EvalError) {
 	}
 	value, details, err := x.program.ContextEval(s.ctx, s)
 	s.charge(details)
-	if exceeded := s.checksExceeded(); exceeded != nil {
-		return nil, exceeded
+	if checks := s.evaluation.checks; checks != nil && checks.failed != nil {
+		return nil, checks.failed
 	}
 	if err != nil {
 		return nil, s.explain(x, err)
@@ -291,13 +295,6 @@ func (s *Scope) charge(details *cel.EvalDetails) {
 	s.ruleSpent += cost
 	s.used.spent += cost
 	s.evaluation.spent += cost
-}
-
-func (s *Scope) checksExceeded() *EvalError {
-	if s.evaluation.checks != nil && s.evaluation.checks.exceeded {
-		return errChecks
-	}
-	return nil
 }
 
 // cancelled tells which limit ended an evaluation, if one did.

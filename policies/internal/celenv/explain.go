@@ -56,6 +56,7 @@ var (
 	errChecks   = &EvalError{Limit: true, Message: fmt.Sprintf(
 		"was not evaluated: the request needs more than %d authorizer checks, and this policy more than its share",
 		MaxChecks)}
+	errSilent = &EvalError{Limit: true, Message: "was not evaluated: the API server did not answer in time what authorizer asked"}
 )
 
 // maxReadsLength bounds how much of an expression an error repeats.
