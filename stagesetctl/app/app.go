@@ -75,7 +75,7 @@ func NewCommand(streams Streams) *cobra.Command {
 	c := &cli{Streams: streams, reader: &files.Reader{In: streams.In}}
 	root := &cobra.Command{
 		Use:           "stagesetctl",
-		Short:         "Check, test and explain StageSet policies",
+		Short:         "Check, test and explain StageSet policies, and share sources",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Long: `Check, test and explain StageSet policies, with the code that admission and reconciler decide with.
@@ -87,7 +87,7 @@ do its work.`,
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return misused(command, "has an %w", err) })
-	root.AddCommand(c.policyCommand(), c.versionCommand())
+	root.AddCommand(c.policyCommand(), c.grantCommand(), c.versionCommand())
 	return root
 }
 
