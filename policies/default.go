@@ -43,13 +43,11 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 		return in.Object, nil
 	}
 	// Claims are verified by defaulting up to twice more, which costs the same each time.
-	lookup, end := s.patient(ctx)
-	defer end()
 	d := &defaulter{
 		question:   q,
 		policies:   candidates,
 		evaluation: celenv.NewEvaluation(ctx, s.values(q), 3*len(candidates)),
-		lookup:     lookup,
+		lookup:     s.patientLookup(),
 		timeout:    s.timeout / policyTimeShare,
 		observer:   s.watcher(),
 	}

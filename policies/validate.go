@@ -24,9 +24,7 @@ func (s *Set) decide(ctx context.Context, q question) Decision {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	lookup, end := s.patient(ctx)
-	defer end()
-	q.lookup = lookup
+	q.lookup = s.patientLookup()
 	evaluation := celenv.NewEvaluation(ctx, s.values(q), len(candidates))
 	var decision Decision
 	observer := s.watcher()
