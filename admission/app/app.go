@@ -23,6 +23,7 @@ func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
 		return code
 	}
 	options.Complete()
+	tuneMemory()
 	logger := options.Logging.Start(stderr)
 	if err := Run(ctx, options, logger); err != nil {
 		logger.Error(err, program+" failed")
