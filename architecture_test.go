@@ -20,7 +20,7 @@ var arrows = map[string][]string{
 	"stagesetctl": {"stagesetctl", "policies", "api"},
 	"e2e":         {"e2e", "api"},
 	"charts":      {"api"},
-	"docs":        {"api", "policies", "admission", "reconciler"},
+	"docs":        {"api", "policies", "admission", "reconciler", "stagesetctl"},
 }
 
 func TestArrows(t *testing.T) {

@@ -40,7 +40,9 @@ func Export(policy *v1alpha1.StageSetPolicy, options ExportOptions) (Exported, e
 	if err := e.compile(); err != nil {
 		return Exported{}, err
 	}
-	e.settings()
+	if e.settings(); policy.Spec.Target != "" && policy.Spec.Target != v1alpha1.TargetStageSet {
+		return Exported{}, e.problems // its expressions read what is not there
+	}
 	var result Exported
 	if len(policy.Spec.Validations) > 0 {
 		result.Validating, result.ValidatingBinding = e.validating()
