@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
@@ -45,9 +47,23 @@ func (s *Server) Register(server webhook.Server) {
 	defaults := limit(slots, admission.HandlerFunc(s.StageSets.Default))
 	validates := s.Metrics.measure(limit(slots, admission.HandlerFunc(s.StageSets.Validate)))
 	policies := limit(make(chan struct{}, maxPoliciesInFlight), admission.HandlerFunc(s.StageSetPolicies.Validate))
-	server.Register(PathDefault, s.bound(&admission.Webhook{Handler: defaults}))
-	server.Register(PathValidate, s.bound(&admission.Webhook{Handler: validates}))
-	server.Register(PathValidatePolicies, s.bound(&admission.Webhook{Handler: policies}))
+	server.Register(PathDefault, s.answer(defaults))
+	server.Register(PathValidate, s.answer(validates))
+	server.Register(PathValidatePolicies, s.answer(policies))
+}
+
+// answer has requests answered by handler, within bounds.
+func (s *Server) answer(handler admission.Handler) http.Handler {
+	return s.bound(&admission.Webhook{
+		Handler: handler,
+		// Few requests are worth a line, and naming one costs more than answering some: see loggerOf.
+		LogConstructor: func(base logr.Logger, _ *admission.Request) logr.Logger { return base },
+	})
+}
+
+// loggerOf is the logger of ctx for what there is to say about request.
+func loggerOf(ctx context.Context, request admission.Request) logr.Logger {
+	return admission.DefaultLogConstructor(log.FromContext(ctx), &request)
 }
 
 // limit refuses at once what finds no free slot: an answer that comes too late is worth nothing.

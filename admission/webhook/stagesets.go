@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -103,19 +104,25 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 	}
 	response := respond(request, decision)
 	if len(decision.Ignored) > 0 {
-		log.FromContext(ctx).Info("let pass what could not be evaluated", "ignored", lines(decision.Ignored))
+		loggerOf(ctx, request).Info("let pass what could not be evaluated", "ignored", lines(decision.Ignored))
 	}
 	if err != nil {
 		// The rules that look at the namespace were decided by the failurePolicy of their policy; this says why.
-		log.FromContext(ctx).Error(err, "validated without the Namespace")
+		loggerOf(ctx, request).Error(err, "validated without the Namespace")
 		response.Warnings = append(response.Warnings, err.Error())
 	}
-	if response.Allowed {
-		log.FromContext(ctx).V(1).Info("allowed")
-	} else {
-		log.FromContext(ctx).V(1).Info("denied", "violations", len(response.Result.Details.Causes))
+	if log.FromContext(ctx).V(1).Enabled() {
+		logVerdict(loggerOf(ctx, request).V(1), response)
 	}
 	return response
+}
+
+func logVerdict(logger logr.Logger, response admission.Response) {
+	if response.Allowed {
+		logger.Info("allowed")
+	} else {
+		logger.Info("denied", "violations", len(response.Result.Details.Causes))
+	}
 }
 
 // decode reads the objects of a request: of a CREATE the new one, of a DELETE the old one, of an UPDATE both.
