@@ -47,6 +47,10 @@ type Stage struct {
 	// +kubebuilder:validation:MaxLength=16
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
+	// onTimeout overrides spec.onTimeout.
+	// +optional
+	OnTimeout OnTimeout `json:"onTimeout,omitempty"`
+
 	// patches are applied to the rendered objects, in order, as kustomize does.
 	// +optional
 	// +listType=atomic
@@ -247,8 +251,20 @@ type SubstituteReference struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// ReadyChecks says what else must be healthy.
+// ReadyChecks says what must be healthy.
 type ReadyChecks struct {
+	// timeout is how long the stage may take to become healthy; it overrides the stage's timeout.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern="^([0-9]{1,6}(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:MaxLength=16
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// disableWait lets the next stage start without waiting for the health of the applied objects; checks are still waited
+	// for.
+	// +optional
+	DisableWait bool `json:"disableWait,omitempty"`
+
 	// checks lists objects that must be healthy in addition to all applied objects. They are read as the stage's account.
 	// +optional
 	// +listType=map
@@ -258,6 +274,43 @@ type ReadyChecks struct {
 	// +listMapKey=namespace
 	// +kubebuilder:validation:MaxItems=64
 	Checks []ReadyCheck `json:"checks,omitempty"`
+
+	// exprs say in CEL what the health of objects of a kind is, of those that the stage applies and those in checks. They
+	// replace what is known of the kind.
+	// +optional
+	// +listType=map
+	// +listMapKey=apiVersion
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=32
+	Exprs []ReadyExpressions `json:"exprs,omitempty"`
+}
+
+// ReadyExpressions is the health of a kind, as CEL that evaluates to bool. The variable object is the object; metadata, spec
+// and status are its fields. inProgress is asked first, then failed, then current; an object of which none of them holds is
+// in progress, as is one whose status.observedGeneration is not its generation.
+type ReadyExpressions struct {
+	// apiVersion and kind say of what objects; the version does not matter.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	APIVersion string `json:"apiVersion"`
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// current holds when the object is healthy.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=10240
+	Current string `json:"current"`
+	// inProgress holds while the object may become healthy by itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=10240
+	InProgress string `json:"inProgress,omitempty"`
+	// failed holds when the object will not become healthy: the stage fails at once.
+	// +optional
+	// +kubebuilder:validation:MaxLength=10240
+	Failed string `json:"failed,omitempty"`
 }
 
 // ReadyCheck names an object whose health is waited for.

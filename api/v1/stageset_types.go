@@ -48,6 +48,16 @@ const (
 	DeletionPolicyOrphan DeletionPolicy = "Orphan"
 )
 
+// OnTimeout says what happens to a stage that is not healthy within its timeout.
+// +kubebuilder:validation:Enum=Hold
+type OnTimeout string
+
+const (
+	// OnTimeoutHold says so, gives later stages no write, looks on, and goes on by itself once the stage is healthy. It is
+	// the default, and the only value that this version has.
+	OnTimeoutHold OnTimeout = "Hold"
+)
+
 // StageSetSpec is the desired release.
 type StageSetSpec struct {
 	// interval is how often the applied state is checked again. A new source revision is picked up at once, whatever the
@@ -72,6 +82,11 @@ type StageSetSpec struct {
 	// +kubebuilder:validation:Pattern="^([0-9]{1,6}(\\.[0-9]+)?(ms|s|m|h))+$"
 	// +kubebuilder:validation:MaxLength=16
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// onTimeout says what happens when a stage is not healthy within its timeout, although nothing of it failed.
+	// +optional
+	// +kubebuilder:default=Hold
+	OnTimeout OnTimeout `json:"onTimeout,omitempty"`
 
 	// suspend stops all applies. What runs, runs on; deleting a suspended StageSet still deletes what it applied.
 	// +optional

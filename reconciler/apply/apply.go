@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/reconciler/drift"
 	"github.com/stageset/stageset/reconciler/health"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/preflight"
@@ -160,7 +159,7 @@ func (w writer) each(
 }
 
 func (w writer) changeOf(ctx context.Context, object *preflight.Object, answer *unstructured.Unstructured) Change {
-	live := drift.LiveOf(ctx, w.stage.Target(), answer)
+	live := w.stage.Live(ctx, answer)
 	gvk := object.Desired().GroupVersionKind()
 	key := object.Key()
 	return Change{

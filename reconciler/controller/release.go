@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -125,18 +126,21 @@ func (r *Reconciler) stages(set *v1.StageSet, pinned pipeline.Pinned) []release.
 	stages := make([]release.Stage, 0, len(ids))
 	for i, spec := range set.Spec.Stages {
 		stages = append(stages, release.Stage{
-			Record:    ids[i],
-			Prune:     spec.Prune == nil || *spec.Prune,
-			Timeout:   timeout(set, spec),
-			StartedAt: startedAt(set, spec.Name, pinned.Stages[i].Pin.Digest),
-			Checks:    checks(set, spec),
+			Record:      ids[i],
+			Prune:       spec.Prune == nil || *spec.Prune,
+			Timeout:     timeout(set, spec),
+			StartedAt:   startedAt(set, spec.Name, pinned.Stages[i].Pin.Digest),
+			DisableWait: readyChecks(spec).DisableWait,
 		})
 	}
 	return stages
 }
 
+// readyChecks are a stage's ready checks; those of a stage that sets none are empty.
+func readyChecks(stage v1.Stage) *v1.ReadyChecks { return cmp.Or(stage.ReadyChecks, &v1.ReadyChecks{}) }
+
 func timeout(set *v1.StageSet, stage v1.Stage) time.Duration {
-	for _, configured := range []*metav1.Duration{stage.Timeout, set.Spec.Timeout} {
+	for _, configured := range []*metav1.Duration{readyChecks(stage).Timeout, stage.Timeout, set.Spec.Timeout} {
 		if configured != nil {
 			return configured.Duration
 		}
@@ -160,25 +164,6 @@ func startedAt(set *v1.StageSet, name, digest string) time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-// checks are a stage's ready checks with their namespaces filled in.
-func checks(set *v1.StageSet, stage v1.Stage) []v1.ReadyCheck {
-	if stage.ReadyChecks == nil {
-		return nil
-	}
-	filled := make([]v1.ReadyCheck, 0, len(stage.ReadyChecks.Checks))
-	for _, check := range stage.ReadyChecks.Checks {
-		switch {
-		case check.Namespace != "":
-		case stage.TargetNamespace != "":
-			check.Namespace = stage.TargetNamespace
-		default:
-			check.Namespace = set.Namespace
-		}
-		filled = append(filled, check)
-	}
-	return filled
 }
 
 // finish deletes what left the release and brings the inventories to what is.

@@ -5,6 +5,7 @@ package drift
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,8 +56,8 @@ type Live struct {
 type Snapshot map[inventory.Key]Live
 
 // LiveOf is what a Snapshot keeps of an object. Only a kind that has a status can be waited for to get one.
-func LiveOf(ctx context.Context, reader StatusReader, obj *unstructured.Unstructured) Live {
-	seen := health.Of(obj)
+func LiveOf(ctx context.Context, reader StatusReader, judge *health.Judge, obj *unstructured.Unstructured) Live {
+	seen := judge.Of(ctx, obj)
 	if seen.Verdict == health.Silent && !reader.HasStatus(ctx, obj.GroupVersionKind()) {
 		seen = health.Result{}
 	}
@@ -75,6 +76,13 @@ func LiveOf(ctx context.Context, reader StatusReader, obj *unstructured.Unstruct
 	return live
 }
 
+// Wanted is an inventory entry of an object to look at.
+type Wanted struct {
+	v1.InventoryEntry
+	// Judge says whether the object is healthy.
+	Judge *health.Judge
+}
+
 // observer reads for one StageSet as one account.
 type observer struct {
 	reader Reader
@@ -82,12 +90,12 @@ type observer struct {
 	into   Snapshot
 }
 
-// Observe reads what the owner's entries name. An entry that the LIST does not return is fetched by name before it is called
+// Observe reads what is wanted of the owner's objects. An entry that the LIST does not return is fetched by name before it is called
 // missing: somebody may have removed its label. Where listing is forbidden, each object is fetched by name. A kind that the
 // API server does not serve has no objects.
-func Observe(ctx context.Context, reader Reader, owner ownership.Owner, entries []v1.InventoryEntry) (Snapshot, error) {
+func Observe(ctx context.Context, reader Reader, owner ownership.Owner, wanted []Wanted) (Snapshot, error) {
 	o := observer{reader: reader, owner: owner, into: Snapshot{}}
-	for _, group := range grouped(entries) {
+	for _, group := range grouped(wanted) {
 		if err := o.observe(ctx, group); err != nil {
 			return nil, err
 		}
@@ -95,8 +103,8 @@ func Observe(ctx context.Context, reader Reader, owner ownership.Owner, entries 
 	return o.into, nil
 }
 
-func (o observer) see(ctx context.Context, key inventory.Key, obj *unstructured.Unstructured) {
-	live := LiveOf(ctx, o.reader, obj)
+func (o observer) see(ctx context.Context, key inventory.Key, judge *health.Judge, obj *unstructured.Unstructured) {
+	live := LiveOf(ctx, o.reader, judge, obj)
 	live.Managed = ownership.Manages(obj, o.owner.FieldManager())
 	o.into[key] = live
 }
@@ -105,44 +113,49 @@ func (o observer) see(ctx context.Context, key inventory.Key, obj *unstructured.
 type group struct {
 	gvk       schema.GroupVersionKind
 	namespace string
-	keys      []inventory.Key
+	wanted    []Wanted
 }
 
-func grouped(entries []v1.InventoryEntry) []group {
+func grouped(all []Wanted) []group {
 	type id struct {
 		gvk       schema.GroupVersionKind
 		namespace string
 	}
 	index := map[id]int{}
 	var groups []group
-	for _, entry := range entries {
-		at := id{gvk: inventory.EntryGVK(entry), namespace: entry.Namespace}
+	for _, wanted := range all {
+		at := id{gvk: inventory.EntryGVK(wanted.InventoryEntry), namespace: wanted.Namespace}
 		number, known := index[at]
 		if !known {
 			number = len(groups)
 			index[at] = number
 			groups = append(groups, group{gvk: at.gvk, namespace: at.namespace})
 		}
-		groups[number].keys = append(groups[number].keys, inventory.EntryKey(entry))
+		groups[number].wanted = append(groups[number].wanted, wanted)
 	}
 	return groups
 }
 
+// byExistence is true when metadata say enough about all that is wanted.
+func (g group) byExistence() bool {
+	return !slices.ContainsFunc(g.wanted, func(w Wanted) bool { return !w.Judge.ByExistence(g.gvk.GroupKind()) })
+}
+
 func (o observer) observe(ctx context.Context, wanted group) error {
-	missing := map[inventory.Key]bool{}
-	for _, key := range wanted.keys {
-		missing[key] = true
+	missing := map[inventory.Key]Wanted{}
+	for _, one := range wanted.wanted {
+		missing[inventory.EntryKey(one.InventoryEntry)] = one
 	}
 	options := tenant.ListOptions{
-		Namespace: wanted.namespace, Selector: o.owner.Selector(), MetadataOnly: health.ByExistence(wanted.gvk.GroupKind()),
+		Namespace: wanted.namespace, Selector: o.owner.Selector(), MetadataOnly: wanted.byExistence(),
 	}
 	err := o.reader.List(ctx, wanted.gvk, options, func(obj *unstructured.Unstructured) {
 		key := inventory.Key{
 			Group: wanted.gvk.Group, Kind: wanted.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
 		}
-		if missing[key] {
+		if one, isMissing := missing[key]; isMissing {
 			obj.SetGroupVersionKind(wanted.gvk)
-			o.see(ctx, key, obj)
+			o.see(ctx, key, one.Judge, obj)
 			delete(missing, key)
 		}
 	})
@@ -152,20 +165,19 @@ func (o observer) observe(ctx context.Context, wanted group) error {
 	case err != nil && !apierrors.IsForbidden(err):
 		return err
 	}
-	return o.fetchMissing(ctx, wanted, missing)
+	return o.fetchMissing(ctx, wanted.gvk, missing)
 }
 
-func (o observer) fetchMissing(ctx context.Context, wanted group, missing map[inventory.Key]bool) error {
-	keys := slices.DeleteFunc(slices.Clone(wanted.keys), func(key inventory.Key) bool { return !missing[key] })
-	for _, key := range keys {
-		obj, err := o.reader.Get(ctx, wanted.gvk, key.Namespace, key.Name)
+func (o observer) fetchMissing(ctx context.Context, gvk schema.GroupVersionKind, missing map[inventory.Key]Wanted) error {
+	for _, key := range slices.SortedFunc(maps.Keys(missing), inventory.Compare) {
+		obj, err := o.reader.Get(ctx, gvk, key.Namespace, key.Name)
 		switch {
 		case apierrors.IsNotFound(err) || notServed(err):
 			continue
 		case err != nil:
 			return err
 		}
-		o.see(ctx, key, obj)
+		o.see(ctx, key, missing[key].Judge, obj)
 	}
 	return nil
 }

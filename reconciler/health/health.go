@@ -78,19 +78,22 @@ var existence = map[schema.GroupKind]bool{
 
 const rbac = "rbac.authorization.k8s.io"
 
-// ByExistence is true for kinds that are healthy as soon as they exist.
-func ByExistence(kind schema.GroupKind) bool { return existence[kind] }
+// deleting is the health of an object that will not be there much longer.
+var deleting = Result{Verdict: Progressing, Message: "is being deleted"}
 
 // Of is the health of an object. An object that is being deleted, or whose status cannot be read, is Progressing.
 func Of(obj *unstructured.Unstructured) Result {
 	if obj.GetDeletionTimestamp() != nil {
-		return Result{Verdict: Progressing, Message: "is being deleted"}
+		return deleting
 	}
-	if ByExistence(obj.GroupVersionKind().GroupKind()) {
+	kind := obj.GroupVersionKind().GroupKind()
+	if existence[kind] {
 		return Result{}
 	}
-	if isJob(obj) {
-		return ofJob(obj)
+	if special, known := special[kind]; known {
+		if result, decided := special(obj); decided {
+			return result
+		}
 	}
 	if silent(obj) {
 		return Result{Verdict: Silent, created: obj.GetCreationTimestamp().Time}
@@ -118,31 +121,6 @@ func silent(obj *unstructured.Unstructured) bool {
 	}
 	status, _, err := unstructured.NestedMap(obj.Object, "status")
 	return err == nil && len(status) == 0
-}
-
-func isJob(obj *unstructured.Unstructured) bool {
-	return obj.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"}
-}
-
-// ofJob differs from kstatus, which calls a Job healthy once it has started: a stage after a migration needs it finished.
-func ofJob(job *unstructured.Unstructured) Result {
-	conditions, _, err := unstructured.NestedSlice(job.Object, "status", "conditions")
-	if err != nil {
-		return Result{Verdict: Progressing, Message: "has a status that cannot be read: " + err.Error()}
-	}
-	for _, item := range conditions {
-		condition, _ := item.(map[string]any)
-		if condition["status"] != "True" {
-			continue
-		}
-		switch condition["type"] {
-		case "Complete", "SuccessCriteriaMet":
-			return Result{}
-		case "Failed", "FailureTarget":
-			return Result{Verdict: Failed, Message: fmt.Sprintf("Job failed: %v: %v", condition["reason"], condition["message"])}
-		}
-	}
-	return Result{Verdict: Progressing, Message: "Job has not completed"}
 }
 
 // Item is an object that is not healthy.

@@ -44,6 +44,8 @@ status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1,
 			manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nstatus: {conditions: [{type: Complete, status: 'True'}]}"},
 		"Job failed": {want: Failed,
 			manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nstatus: {conditions: [{type: Failed, status: 'True'}]}"},
+		"Job is suspended": {want: Progressing,
+			manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {suspend: true}"},
 		// T-38: what says that it stalled will not become ready.
 		"custom resource stalled": {want: Failed, manifest: `
 apiVersion: example.com/v1
@@ -60,20 +62,54 @@ status: {observedGeneration: 1, conditions: [{type: Ready, status: "False", reas
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			obj := &unstructured.Unstructured{}
-			content, err := yaml.YAMLToJSON([]byte(tc.manifest))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := obj.UnmarshalJSON(content); err != nil {
-				t.Fatal(err)
-			}
-			got := Of(obj)
+			got := Of(object(t, tc.manifest))
 			if got.Verdict != tc.want {
 				t.Errorf("got %+v, want verdict %d", got, tc.want)
 			}
 			if (got.Message == "") != (tc.want == Healthy) {
 				t.Errorf("message is %q", got.Message)
+			}
+		})
+	}
+}
+
+func object(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	content, err := yaml.YAMLToJSON([]byte(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := obj.UnmarshalJSON(content); err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+// T-45: a StageSet stays Ready=True while it is suspended or a new spec waits: what it applied before runs on.
+func TestOfStageSet(t *testing.T) {
+	const ready = "conditions: [{type: Ready, status: 'True', reason: Succeeded, observedGeneration: %d, message: runs}]"
+	cases := map[string]struct {
+		spec, status string
+		want         Result
+	}{
+		"ready": {status: "observedGeneration: 2, " + fmt.Sprintf(ready, 2)},
+		"suspended": {spec: "suspend: true", status: "observedGeneration: 2, " + fmt.Sprintf(ready, 2),
+			want: Result{Verdict: Progressing, Message: "is suspended"}},
+		"not seen": {status: "observedGeneration: 1, " + fmt.Sprintf(ready, 1),
+			want: Result{Verdict: Progressing, Message: "has not been reconciled at its current generation"}},
+		"new": {want: Result{Verdict: Progressing, Message: "has not been reconciled at its current generation"}},
+		"its spec waits": {status: "observedGeneration: 2, " + fmt.Sprintf(ready, 1),
+			want: Result{Verdict: Progressing, Message: "has not applied its current generation: runs"}},
+		"stalled": {status: "observedGeneration: 2, conditions: [{type: Ready, status: 'False', observedGeneration: 2}, " +
+			"{type: Stalled, status: 'True', reason: BuildFailed, message: bad}]", want: Result{Verdict: Failed, Message: "bad"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Of(object(t, fmt.Sprintf("apiVersion: stages.metio.wtf/v1\nkind: StageSet\nmetadata: {name: a, generation: 2}\n"+
+				"spec: {%s}\nstatus: {%s}", tc.spec, tc.status)))
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Result{})); diff != "" {
+				t.Errorf("health (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -162,6 +162,7 @@ func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageMan
 			Name:    stage.Stage,
 			Account: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
 			Target:  pinned.Stages[i].Client,
+			Ready:   readyChecks(set, pinned.Stages[i].Stage),
 		}
 		for _, object := range stage.Objects() {
 			desired := Owner(set).Stamp(object.Unstructured, stage.Stage)

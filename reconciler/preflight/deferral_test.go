@@ -54,7 +54,9 @@ func release(t *testing.T, settled []string, stages ...[]string) []ClearedStage 
 		for _, manifest := range manifests {
 			stage.Objects = append(stage.Objects, Rendered{Desired: object(t, manifest), Hash: manifest})
 		}
-		cleared = append(cleared, classify(stage, recorded, snapshot))
+		next := ClearedStage{name: stage.Name, account: stage.Account}
+		next.classify(stage.Objects, recorded, snapshot)
+		cleared = append(cleared, next)
 	}
 	return cleared
 }

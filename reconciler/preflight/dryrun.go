@@ -55,7 +55,7 @@ func check(ctx context.Context, in Input, stage ClearedStage, object *Object) er
 	}
 	// A dry-run that would create has no resourceVersion; one that has it found an object that no inventory names.
 	if object.state == drift.Missing && answer.GetResourceVersion() != "" {
-		live := drift.LiveOf(ctx, stage.target, answer)
+		live := stage.Live(ctx, answer)
 		object.live, object.state = &live, drift.Changed
 	}
 	return nil
@@ -88,7 +88,7 @@ func verify(ctx context.Context, in Input, stage ClearedStage, object *Object) e
 		}
 	}
 	if drift.Same(live, answer) {
-		seen := drift.LiveOf(ctx, stage.target, live)
+		seen := stage.Live(ctx, live)
 		object.live, object.state, object.verified = &seen, drift.Unchanged, true
 		return nil
 	}

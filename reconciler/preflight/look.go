@@ -16,7 +16,11 @@ import (
 func (c Cleared) Look(ctx context.Context, stage ClearedStage, entries []v1.InventoryEntry) (
 	map[inventory.Key]health.Result, error,
 ) {
-	snapshot, err := drift.Observe(ctx, stage.target, c.applier.Owner, entries)
+	wanted := make([]drift.Wanted, 0, len(entries))
+	for _, entry := range entries {
+		wanted = append(wanted, drift.Wanted{InventoryEntry: entry, Judge: stage.judge})
+	}
+	snapshot, err := drift.Observe(ctx, stage.target, c.applier.Owner, wanted)
 	if err != nil {
 		return nil, CannotAsk(stage, err)
 	}
@@ -30,10 +34,13 @@ func (c Cleared) Look(ctx context.Context, stage ClearedStage, entries []v1.Inve
 	return results, nil
 }
 
-// Health is the health of an object that was read from the stage's target.
-func Health(ctx context.Context, stage ClearedStage, obj *unstructured.Unstructured) health.Result {
-	return drift.LiveOf(ctx, stage.target, obj).Health
+// Live is what is seen of an object that was read from the stage's target.
+func (s ClearedStage) Live(ctx context.Context, obj *unstructured.Unstructured) drift.Live {
+	return drift.LiveOf(ctx, s.target, s.judge, obj)
 }
+
+// Judge says whether objects of the stage are healthy.
+func (s ClearedStage) Judge() *health.Judge { return s.judge }
 
 // CannotAsk is the *failure.Error for a target that gives no answer.
 func CannotAsk(stage ClearedStage, err error) error { return cannotAsk(stage.name, stage.account, err) }

@@ -25,8 +25,10 @@ type Target interface {
 	Rights
 }
 
-// Rights are what an account may do.
+// Rights are what an account may do, and with what kinds.
 type Rights interface {
+	// Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.
+	Scope(ctx context.Context, kind schema.GroupKind) (namespaced, known bool, err error)
 	// May says whether the account has the permission for a verb on an object.
 	May(ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string) (bool, error)
 }
@@ -47,6 +49,8 @@ type Stage struct {
 	Account string
 	Target  Target
 	Objects []Rendered
+	// Ready are the stage's ready checks, namespaces filled in; nil if it has none.
+	Ready *v1.ReadyChecks
 }
 
 // Input is what one preflight covers: all stages of a StageSet.
@@ -146,6 +150,8 @@ type ClearedStage struct {
 	name    string
 	account string
 	target  Target
+	judge   *health.Judge
+	checks  []ReadyCheck
 	objects []*Object
 }
 
@@ -160,6 +166,9 @@ func (s ClearedStage) Target() Target { return s.target }
 
 // Objects are the stage's objects, ordered by wave and within a wave by key.
 func (s ClearedStage) Objects() []*Object { return s.objects }
+
+// Checks are the objects that the stage waits for and does not apply.
+func (s ClearedStage) Checks() []ReadyCheck { return s.checks }
 
 // Gated is true when an object of the waves from the first, up to and without the second, is a gate.
 func (s ClearedStage) Gated(from, to int) bool {
@@ -200,27 +209,31 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 
 // observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects.
 func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
+	stages, err := open(ctx, in)
+	if err != nil {
+		return nil, err
+	}
 	snapshots := map[string]drift.Snapshot{}
-	stages := make([]ClearedStage, 0, len(in.Stages))
-	for _, stage := range in.Stages {
-		snapshot, seen := snapshots[stage.Account]
+	for i := range stages {
+		stage := &stages[i]
+		snapshot, seen := snapshots[stage.account]
 		if !seen {
 			var err error
-			snapshot, err = drift.Observe(ctx, stage.Target, in.Applier.Owner, recordedOf(in, stage.Account))
+			snapshot, err = drift.Observe(ctx, stage.target, in.Applier.Owner, recordedOf(in, stages, stage.account))
 			if err != nil {
-				return nil, cannotAsk(stage.Name, stage.Account, err)
+				return nil, cannotAsk(stage.name, stage.account, err)
 			}
-			snapshots[stage.Account] = snapshot
+			snapshots[stage.account] = snapshot
 		}
-		stages = append(stages, classify(stage, in.Recorded, snapshot))
+		stage.classify(in.Stages[i].Objects, in.Recorded, snapshot)
 	}
 	return stages, nil
 }
 
 // recordedOf are the recorded entries of all objects that stages with the account render.
-func recordedOf(in Input, account string) []v1.InventoryEntry {
-	recorded := map[inventory.Key]v1.InventoryEntry{}
-	for _, stage := range in.Stages {
+func recordedOf(in Input, stages []ClearedStage, account string) []drift.Wanted {
+	recorded := map[inventory.Key]drift.Wanted{}
+	for i, stage := range in.Stages {
 		if stage.Account != account {
 			continue
 		}
@@ -228,16 +241,16 @@ func recordedOf(in Input, account string) []v1.InventoryEntry {
 			key := inventory.KeyOf(rendered.Desired)
 			if entry, known := in.Recorded[key]; known {
 				entry.Version = rendered.Desired.GroupVersionKind().Version
-				recorded[key] = entry
+				recorded[key] = drift.Wanted{InventoryEntry: entry, Judge: stages[i].judge}
 			}
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(recorded), inventory.Compare)
-	entries := make([]v1.InventoryEntry, 0, len(keys))
+	wanted := make([]drift.Wanted, 0, len(keys))
 	for _, key := range keys {
-		entries = append(entries, recorded[key])
+		wanted = append(wanted, recorded[key])
 	}
-	return entries
+	return wanted
 }
 
 // compare finds out what is known of the object without asking about it.
@@ -251,16 +264,17 @@ func (o *Object) compare(recorded v1.InventoryEntry) {
 	}
 }
 
-func classify(stage Stage, recorded map[inventory.Key]v1.InventoryEntry, snapshot drift.Snapshot) ClearedStage {
-	cleared := ClearedStage{name: stage.Name, account: stage.Account, target: stage.Target}
-	for _, rendered := range stage.Objects {
+// classify makes the stage's objects of what it renders.
+func (s *ClearedStage) classify(
+	objects []Rendered, recorded map[inventory.Key]v1.InventoryEntry, snapshot drift.Snapshot,
+) {
+	for _, rendered := range objects {
 		object := &Object{rendered: rendered, key: inventory.KeyOf(rendered.Desired)}
 		if live, found := snapshot[object.key]; found {
 			object.live = &live
 		}
 		object.compare(recorded[object.key])
-		cleared.objects = append(cleared.objects, object)
+		s.objects = append(s.objects, object)
 	}
-	slices.SortStableFunc(cleared.objects, byWave)
-	return cleared
+	slices.SortStableFunc(s.objects, byWave)
 }

@@ -2,9 +2,11 @@ package release
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
@@ -15,19 +17,17 @@ import (
 
 // checkResult is a ready check with what was last seen of it.
 type checkResult struct {
-	check  v1.ReadyCheck
-	key    inventory.Key
+	preflight.ReadyCheck
 	result health.Result
+	// unserved is true when the API server does not know the kind.
+	unserved bool
 }
 
-func unlooked(checks []v1.ReadyCheck) []checkResult {
+func unlooked(checks []preflight.ReadyCheck) []checkResult {
 	results := make([]checkResult, 0, len(checks))
 	for _, check := range checks {
-		gvk := schema.FromAPIVersionAndKind(check.APIVersion, check.Kind)
 		results = append(results, checkResult{
-			check:  check,
-			key:    inventory.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: check.Namespace, Name: check.Name},
-			result: health.Result{Verdict: health.Progressing, Message: "has not been looked at"},
+			ReadyCheck: check, result: health.Result{Verdict: health.Progressing, Message: "has not been looked at"},
 		})
 	}
 	return results
@@ -36,9 +36,12 @@ func unlooked(checks []v1.ReadyCheck) []checkResult {
 // look reads the health of a stage's written objects, one LIST for each kind and namespace whose health is more than to
 // exist, and of its ready checks.
 func (r *Run) look(ctx context.Context, stage *stage) error {
+	judge := stage.cleared.Judge()
+	judge.Refill()
 	var entries []v1.InventoryEntry
-	for key := range stage.results {
-		if !health.ByExistence(key.GroupKind()) {
+	for _, object := range stage.cleared.Objects() {
+		key := object.Key()
+		if _, known := stage.results[key]; known && stage.awaits(object) && !judge.ByExistence(key.GroupKind()) {
 			entries = append(entries, r.entries[key])
 		}
 	}
@@ -61,22 +64,44 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 		}
 	}
 	stage.judge(r.options.Clock.Now())
-	return nil
+	return stage.impossible()
 }
 
 // lookAt reads one ready check as the stage's account.
 func (s *stage) lookAt(ctx context.Context, check *checkResult) error {
-	gvk := schema.FromAPIVersionAndKind(check.check.APIVersion, check.check.Kind)
-	obj, err := s.cleared.Target().Get(ctx, gvk, check.check.Namespace, check.check.Name)
+	obj, err := s.cleared.Target().Get(ctx, check.Kind, check.Key.Namespace, check.Key.Name)
+	check.unserved = meta.IsNoMatchError(err)
 	switch {
+	case check.unserved:
+		check.result = health.Result{Verdict: health.Progressing, Message: "of readyChecks is of a kind that the cluster does not serve"}
 	case apierrors.IsNotFound(err):
 		check.result = health.Result{Verdict: health.Progressing, Message: "of readyChecks does not exist yet"}
+	case apierrors.IsForbidden(err):
+		return failure.NewStalled(v1.ReasonAccessDenied, "stage %s, as %s: %s of readyChecks: %w",
+			s.state.Name, s.cleared.Account(), check.Key, err).InStage(s.state.Name)
 	case err != nil && preflight.IsRefusal(err):
-		check.result = health.Result{Verdict: health.Failed, Message: "of readyChecks cannot be read: " + err.Error()}
+		return failure.NewStalled(v1.ReasonInvalidSpec, "stage %s: %s of readyChecks: %w", s.state.Name, check.Key, err).
+			InStage(s.state.Name)
 	case err != nil:
 		return preflight.CannotAsk(s.cleared, err)
 	default:
-		check.result = preflight.Health(ctx, s.cleared, obj)
+		check.result = s.cleared.Live(ctx, obj).Health
 	}
 	return nil
+}
+
+// impossible says which ready checks wait for nothing: nothing that the stage applies is still on its way, and could bring
+// the kind. It is tried again, as everything that is stalled: somebody may install it.
+func (s *stage) impossible() error {
+	var kinds []string
+	for _, check := range s.checks {
+		if check.unserved {
+			kinds = append(kinds, fmt.Sprintf("%s: the cluster serves no %s of %s", check.Key, check.Kind.Kind, check.Kind.GroupVersion()))
+		}
+	}
+	if len(kinds) == 0 || s.state.Remaining > 0 || len(kinds) < len(s.state.Health.Progressing) || len(s.state.Health.Failed) > 0 {
+		return nil
+	}
+	return failure.NewStalled(v1.ReasonInvalidSpec, "stage %s: readyChecks.checks: %s: correct it, or install what defines the kind",
+		s.state.Name, strings.Join(kinds, "; ")).InStage(s.state.Name)
 }

@@ -27,8 +27,8 @@ type Stage struct {
 	Timeout time.Duration
 	// StartedAt is when an earlier process began this stage of the same run; zero if none did.
 	StartedAt time.Time
-	// Checks are the stage's ready checks, namespaces filled in.
-	Checks []v1.ReadyCheck
+	// DisableWait is true when the stage does not wait for the health of what it applies.
+	DisableWait bool
 }
 
 // Options are what a run needs from outside.
@@ -73,7 +73,7 @@ func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v
 			cleared: clearedStage,
 			written: map[inventory.Key]bool{},
 			results: map[inventory.Key]health.Result{},
-			checks:  unlooked(stages[i].Checks),
+			checks:  unlooked(clearedStage.Checks()),
 		}
 		next.state = rollout.Stage{
 			Name: clearedStage.Name(), Timeout: next.Timeout, StartedAt: next.StartedAt,
@@ -102,14 +102,21 @@ func (s *stage) judge(now time.Time) {
 			continue
 		}
 		result = result.At(now)
-		s.state.Health.Add(object.Key(), result)
+		if !s.DisableWait {
+			s.state.Health.Add(object.Key(), result)
+		}
 		if remains && object.Gate() && object.Wave() < next {
 			s.state.Barrier.Add(object.Key(), result)
 		}
 	}
 	for _, check := range s.checks {
-		s.state.Health.Add(check.key, check.result.At(now))
+		s.state.Health.Add(check.Key, check.result.At(now))
 	}
+}
+
+// awaits is true when the health of an object that is written matters: to the next stage, or to a later wave of its own.
+func (s *stage) awaits(object *preflight.Object) bool {
+	return !s.DisableWait || object.Gate() && s.state.Remaining > 0
 }
 
 // nextWave is the first wave with an object that has to be written; false if there is none.
