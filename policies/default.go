@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,12 @@ func (e DefaultError) orNil() error {
 		return nil
 	}
 	return e
+}
+
+// Defaults tells whether any policy may set anything: without, Default only looks after what the annotation
+// stages.metio.wtf/defaulted-by says.
+func (s *Set) Defaults() bool {
+	return slices.ContainsFunc(s.byTarget[v1alpha1.TargetStageSet], func(p *policy) bool { return len(p.mutations) > 0 })
 }
 
 // defaulter applies the mutations of policies to versions of one object.

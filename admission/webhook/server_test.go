@@ -29,6 +29,8 @@ type judge func(ctx context.Context) policies.Decision
 
 func (j judge) Validate(ctx context.Context, _ policies.Input) policies.Decision { return j(ctx) }
 
+func (judge) Defaults() bool { return true }
+
 func (j judge) Default(_ context.Context, in policies.Input) (*unstructured.Unstructured, error) {
 	return in.Object, nil
 }

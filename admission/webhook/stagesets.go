@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,11 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/policies"
 )
 
 // Policies is the compiled policy set.
 type Policies interface {
+	Defaults() bool
 	Default(ctx context.Context, in policies.Input) (*unstructured.Unstructured, error)
 	Validate(ctx context.Context, in policies.Input) policies.Decision
 }
@@ -42,13 +45,16 @@ var errNotCompiled = errors.New("this replica of stageset-admission has not comp
 // and, unless only labels and annotations change, what a policy cannot default that does not ignore that: the reconciler
 // would not apply it. The result is validated in any case.
 func (s *StageSets) Default(ctx context.Context, request admission.Request) admission.Response {
-	in, err := s.decode(request)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
 	set := s.Policies()
 	if set == nil {
 		return admission.Errored(http.StatusServiceUnavailable, errNotCompiled)
+	}
+	if !set.Defaults() && !mentionsDefaults(request) {
+		return admission.Allowed("")
+	}
+	in, err := s.decode(request)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if in.Object == nil {
 		return admission.Allowed("")
@@ -73,6 +79,13 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 		response = patch(request.Object.Raw, defaulted)
 	}
 	return response.WithWarnings(warnings...)
+}
+
+// mentionsDefaults tells whether an object of the request may have the annotation that says what was defaulted. The API
+// server writes names without escapes.
+func mentionsDefaults(request admission.Request) bool {
+	annotation := []byte(v1.AnnotationDefaultedBy)
+	return bytes.Contains(request.Object.Raw, annotation) || bytes.Contains(request.OldObject.Raw, annotation)
 }
 
 // Validate answers the validating webhook: everything that the policies refuse, at once.

@@ -173,8 +173,8 @@ func TestConfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, _ := in.Object.Object["spec"].(map[string]any)["serviceAccountName"].(string)
-			if got != test.want {
-				t.Errorf("the account is %q, want %q", got, test.want)
+			if got != test.want || set.Defaults() != (test.want != "") {
+				t.Errorf("the account is %q, want %q; anything is defaulted: %t", got, test.want, set.Defaults())
 			}
 			denied := set.Validate(t.Context(), in).Denied
 			if got := len(denied) > 0; got != test.denied {

@@ -124,7 +124,7 @@ func configure(list []v1alpha1.StageSetPolicy, config policies.Config) ([]v1alph
 		if ok {
 			invalid = append(invalid, apply(&list[i], setting))
 		}
-		if setting != policies.SwitchOff && (ok || !off[list[i].Name]) {
+		if setting != policies.SwitchOff && (ok || !off[list[i].Name]) && !idle(list[i].Name, config) {
 			enabled = append(enabled, list[i])
 		}
 	}
@@ -134,6 +134,12 @@ func configure(list []v1alpha1.StageSetPolicy, config policies.Config) ([]v1alph
 		}
 	}
 	return enabled, errors.Join(invalid...)
+}
+
+// idle tells that the policy has nothing to do under config. It is then left out, because without any policy that fills in
+// defaults the mutating webhook has nothing to read.
+func idle(policy string, config policies.Config) bool {
+	return policy == defaultServiceAccount && config.DefaultServiceAccount == "" && !config.TrustNamespaceKeys
 }
 
 // apply sets the actions of policy.
