@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -83,6 +84,51 @@ validations:
 `, policies.ExplainInput{StageSet: &policies.Input{Object: object}})
 	if want := "error: was not evaluated in time"; found[0].Value != want {
 		t.Errorf("it is %s, want %s", found[0].Value, want)
+	}
+}
+
+// TestExplainLoops: of a loop there is what its author wrote, and not what it is made of.
+func TestExplainLoops(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"n": []any{int64(1), int64(2)}}}}
+	for expression, want := range map[string]string{
+		"object.spec.n.map(i, i + 1) == [2, 3]": `object.spec.n.map(i, i + 1) == [2, 3]: true
+object.spec.n.map(i, i + 1): [2,3]
+object.spec.n: [1,2]
+object.spec: {"n":[1,2]}
+i + 1: 3
+i: 2
+[2, 3]: [2,3]`,
+		"object.spec.n.filter(i, i > 1).map(i, [i]).all(l, l.exists(i, i == 2))": `
+object.spec.n.filter(i, i > 1).map(i, [i]).all(l, l.exists(i, i == 2)): true
+object.spec.n.filter(i, i > 1).map(i, [i]): [[2]]
+object.spec.n.filter(i, i > 1): [2]
+object.spec.n: [1,2]
+object.spec: {"n":[1,2]}
+i: 2
+i > 1: true
+i: 2
+[i]: [2]
+i: 2
+l.exists(i, i == 2): true
+l: [2]
+i == 2: true
+i: 2`,
+		"has(object.spec.m) || !has(object.spec.n)": `has(object.spec.m) || !has(object.spec.n): false
+has(object.spec.m): false
+object.spec: {"n":[1,2]}
+!has(object.spec.n): false
+has(object.spec.n): true
+object.spec: {"n":[1,2]}`,
+	} {
+		found := explain(t, "validations: [{name: r, message: m, expression: '"+expression+"'}]",
+			policies.ExplainInput{StageSet: &policies.Input{Object: object}})
+		var got []string
+		for _, step := range found[0].Steps {
+			got = append(got, fmt.Sprintf("%s: %s", step.Text, step.Value))
+		}
+		if diff := cmp.Diff(strings.TrimSpace(want), strings.Join(got, "\n")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", expression, diff)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 )
@@ -91,28 +93,29 @@ func stageOf(owner *unstructured.Unstructured, name string) (map[string]any, err
 	return stages[i].(map[string]any), nil
 }
 
-// CompleteSource is facts, with what a stage of a StageSet in namespace says of its source where facts say nothing.
+// CompleteSource is facts, with what a stage of a StageSet in namespace says of its source where facts say nothing. That of a
+// producer is an ExternalArtifact, which is taken to have the name of the producer.
 func CompleteSource(facts v1alpha1.SourceFacts, stage map[string]any, namespace string) v1alpha1.SourceFacts {
-	reference := func(field, otherwise string) string {
-		if value, _, _ := unstructured.NestedString(stage, "sourceRef", field); value != "" {
-			return value
-		}
-		return otherwise
+	named := SourceReference(stage)
+	if named.IsProducer() || named.Kind == "" {
+		named.Kind = v1.SourceKindExternalArtifact
 	}
-	for _, part := range []struct {
-		field     *string
-		otherwise string
-	}{
-		{&facts.APIVersion, reference("apiVersion", "source.toolkit.fluxcd.io/v1")},
-		{&facts.Kind, reference("kind", "ExternalArtifact")},
-		{&facts.Namespace, reference("namespace", namespace)},
-		{&facts.Name, reference("name", "")},
-	} {
-		if *part.field == "" {
-			*part.field = part.otherwise
-		}
-	}
+	facts.APIVersion = cmp.Or(facts.APIVersion, v1.SourceGroup+"/v1")
+	facts.Kind = cmp.Or(facts.Kind, string(named.Kind))
+	facts.Namespace = cmp.Or(facts.Namespace, named.Namespace, namespace)
+	facts.Name = cmp.Or(facts.Name, named.Name)
 	return facts
+}
+
+// SourceReference is how a stage names its source. What is malformed is empty.
+func SourceReference(stage map[string]any) v1.SourceReference {
+	text := func(field string) string {
+		value, _, _ := unstructured.NestedString(stage, "sourceRef", field)
+		return value
+	}
+	return v1.SourceReference{
+		APIVersion: text("apiVersion"), Kind: v1.SourceKind(text("kind")), Namespace: text("namespace"), Name: text("name"),
+	}
 }
 
 // manifests are the objects of a test.

@@ -140,7 +140,7 @@ func TestCompleted(t *testing.T) {
 		"policy ": "check",
 		"":        "completion",
 		"policy test policies --stageset x --stage ":                     ":4",
-		"policy test policies --stageset release/stageset.yaml --stage ": "base app :4",
+		"policy test policies --stageset release/stageset.yaml --stage ": "base app charts :4",
 	} {
 		arguments := append([]string{"__complete"}, strings.Split(line, " ")...)
 		out, _, code := run(t, "", arguments...)

@@ -122,7 +122,7 @@ func (s source) role() *rbacv1.Role {
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
 		ObjectMeta: s.meta(),
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{sourceGroup}, Resources: []string{sourceResources[s.kind]},
+			APIGroups: []string{v1.SourceGroup}, Resources: []string{sourceResources[s.kind]},
 			ResourceNames: []string{s.name}, Verbs: []string{"get"},
 		}},
 	}

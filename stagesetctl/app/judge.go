@@ -95,7 +95,7 @@ func (r rules) judgeSource(ctx context.Context, a *asked, d files.Document, know
 	if err != nil {
 		return nil, err
 	}
-	stages := a.uses(facts)
+	stages := a.uses(d)
 	if len(stages) == 0 {
 		return r.judgeManifest(ctx, a, d, known)
 	}

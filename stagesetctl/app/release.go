@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,14 +18,10 @@ import (
 	"github.com/stageset/stageset/stagesetctl/files"
 )
 
-// sourceGroup is the API group of sources.
-const sourceGroup = "source.toolkit.fluxcd.io"
-
-// isSource tells whether a document is a source that a stage can use.
+// isSource tells whether a document is a source of Flux. That of a producer is an ExternalArtifact.
 func isSource(d files.Document) bool {
-	return schema.FromAPIVersionAndKind(d.APIVersion(), d.Kind()).Group == sourceGroup && slices.Contains([]v1.SourceKind{
-		v1.SourceKindExternalArtifact, v1.SourceKindGitRepository, v1.SourceKindOCIRepository, v1.SourceKindBucket,
-	}, v1.SourceKind(d.Kind()))
+	named := v1.SourceReference{APIVersion: d.APIVersion(), Kind: v1.SourceKind(d.Kind())}
+	return named.Kind != "" && named.APIVersion != "" && !named.IsProducer()
 }
 
 // factsOf is what expressions see of the source in d: as the reconciler reads it from an object of the cluster, or as the
@@ -44,7 +41,7 @@ func factsOf(d files.Document) (v1alpha1.SourceFacts, error) {
 		return value
 	}
 	facts = v1alpha1.SourceFacts{
-		APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
+		APIVersion: v1.SourceGroup + "/v1", Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
 		URL: text("spec", "url"), Revision: text("status", "artifact", "revision"), Digest: text("status", "artifact", "digest"),
 	}
 	if endpoint := text("spec", "endpoint"); facts.URL == "" && endpoint != "" {
@@ -58,22 +55,32 @@ func factsOf(d files.Document) (v1alpha1.SourceFacts, error) {
 	return facts, nil
 }
 
-// uses are the stages of --stageset whose source is facts, or the one that --stage names; without --stageset it is the only
+// uses are the stages of --stageset whose source is in d, or the one that --stage names; without --stageset it is the only
 // stage of a StageSet that uses it.
-func (a *asked) uses(facts v1alpha1.SourceFacts) []string {
+func (a *asked) uses(d files.Document) []string {
 	if a.owner == nil {
 		return []string{""}
 	}
+	source := d.Object()
 	var found []string
 	for _, stage := range stagesOf(a.owner) {
-		named := policytest.CompleteSource(v1alpha1.SourceFacts{}, stage, a.owner.GetNamespace())
+		ref := policytest.SourceReference(stage)
+		namespace := cmp.Or(ref.Namespace, a.owner.GetNamespace())
+		is := string(ref.Kind) == source.GetKind() && ref.Name == source.GetName() && !ref.IsProducer() || pointsBack(source, ref)
 		name, _ := stage["name"].(string)
-		sameNamespace := facts.Namespace == "" || facts.Namespace == named.Namespace
-		if named.Kind == facts.Kind && named.Name == facts.Name && sameNamespace && (a.stage == "" || a.stage == name) {
+		if is && cmp.Or(source.GetNamespace(), namespace) == namespace && (a.stage == "" || a.stage == name) {
 			found = append(found, name)
 		}
 	}
 	return found
+}
+
+// pointsBack tells whether an ExternalArtifact is of the producer that ref names.
+func pointsBack(source *unstructured.Unstructured, ref v1.SourceReference) bool {
+	back, _, _ := unstructured.NestedStringMap(source.Object, "spec", "sourceRef")
+	pointer := v1.SourceReference{APIVersion: back["apiVersion"], Kind: v1.SourceKind(back["kind"])}
+	return ref.IsProducer() && pointer.Kind == ref.Kind && back["name"] == ref.Name &&
+		(pointer.APIVersion == "" || pointer.Group() == ref.Group())
 }
 
 // unnamed is what a StageSet, its stage and its source are called if nothing says so.
@@ -111,7 +118,7 @@ func (a *asked) sourceIn(d files.Document) (policies.SourceInput, error) {
 	if !isSource(d) {
 		return a.source(a.stage, facts)
 	}
-	stages := a.uses(facts)
+	stages := a.uses(d)
 	if len(stages) == 0 {
 		return policies.SourceInput{}, d.At("metadata.name", "is the source of no stage of the StageSet "+a.owner.GetName())
 	}

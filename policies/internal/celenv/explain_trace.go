@@ -75,18 +75,33 @@ type tracer struct {
 	source *ast.SourceInfo
 	state  interpreter.EvalState
 	looped map[int64]bool
+	// made are the parts that a macro expands to, and nobody wrote.
+	made map[int64]bool
 }
 
 func newTracer(text string, tree *ast.AST, state interpreter.EvalState) *tracer {
-	t := &tracer{text: []rune(text), tree: tree, source: tree.SourceInfo(), state: state, looped: map[int64]bool{}}
+	t := &tracer{
+		text: []rune(text), tree: tree, source: tree.SourceInfo(), state: state,
+		looped: map[int64]bool{}, made: map[int64]bool{},
+	}
 	ast.PreOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.ComprehensionKind {
-			ast.PreOrderVisit(e.AsComprehension().LoopStep(), ast.NewExprVisitor(func(inner ast.Expr) {
-				t.looped[inner.ID()] = true
-			}))
+			t.loop(e.AsComprehension())
 		}
 	}))
+	// What a macro was called with was written.
+	for _, call := range t.source.MacroCalls() {
+		ast.PreOrderVisit(call, ast.NewExprVisitor(func(written ast.Expr) { delete(t.made, written.ID()) }))
+	}
 	return t
+}
+
+// loop marks the parts of a loop.
+func (t *tracer) loop(loop ast.ComprehensionExpr) {
+	ast.PreOrderVisit(loop.LoopStep(), ast.NewExprVisitor(func(inner ast.Expr) { t.looped[inner.ID()] = true }))
+	for _, part := range []ast.Expr{loop.AccuInit(), loop.LoopCondition(), loop.LoopStep(), loop.Result()} {
+		ast.PreOrderVisit(part, ast.NewExprVisitor(func(inner ast.Expr) { t.made[inner.ID()] = true }))
+	}
 }
 
 func (t *tracer) steps() []Step {
@@ -98,13 +113,13 @@ func (t *tracer) steps() []Step {
 	seen := map[string]bool{}
 	ast.PreOrderVisit(t.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		value, known := t.state.Value(e.ID())
-		if !known || !t.tells(e) {
+		if !known || t.made[e.ID()] || !t.tells(e) {
 			return
 		}
 		text, err := parser.Unparse(e, t.source)
 		from, placedAt := t.start(e)
-		if err != nil || !placedAt || strings.Contains(text, "@") {
-			return // a part that a macro expands to, and nobody wrote
+		if err != nil || !placedAt {
+			return
 		}
 		step := Step{
 			Text: truncate(oneLine(text), maxStepLength), Value: shown(value), Loop: t.looped[e.ID()],
