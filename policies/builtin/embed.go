@@ -77,6 +77,7 @@ func Compile(ctx context.Context, config policies.Config) (*policies.Set, error)
 	if err != nil {
 		return nil, err
 	}
+	enabled = slices.DeleteFunc(enabled, func(p v1alpha1.StageSetPolicy) bool { return idle(p.Name, config) })
 	return policies.Compile(ctx, enabled, policies.Options{
 		PlatformNamespaces: config.PlatformNamespaces,
 		ParamResources:     config.ParamResources,
@@ -124,7 +125,7 @@ func configure(list []v1alpha1.StageSetPolicy, config policies.Config) ([]v1alph
 		if ok {
 			invalid = append(invalid, apply(&list[i], setting))
 		}
-		if setting != policies.SwitchOff && (ok || !off[list[i].Name]) && !idle(list[i].Name, config) {
+		if setting != policies.SwitchOff && (ok || !off[list[i].Name]) {
 			enabled = append(enabled, list[i])
 		}
 	}
