@@ -42,6 +42,31 @@ func (s *Set) ValidateManifest(ctx context.Context, in ManifestInput) Decision {
 	return s.decide(ctx, newManifestQuestion(in))
 }
 
+// ParamsOf are the objects that the policies with the target have as parameters now, for a release of in; false if one cannot
+// tell. What a Set has said about equal input with equal parameters it says again.
+func (s *Set) ParamsOf(ctx context.Context, target v1alpha1.Target, in SourceInput) ([]Param, bool) {
+	q := in.question(target)
+	var all []Param
+	for _, p := range s.byTarget[target] {
+		if p.params.ref == nil || p.params.fixed != nil || p.match.excluded[q.namespace] {
+			continue
+		}
+		selected, err := matcher{namespaces: p.match.namespaces}.selects(q)
+		if err != nil {
+			return nil, false
+		}
+		if !selected {
+			continue
+		}
+		_, used, err := p.params.find(ctx, s.lookup, p.name, q.namespace)
+		if err != nil {
+			return nil, false
+		}
+		all = append(all, used...)
+	}
+	return all, true
+}
+
 // HasTarget tells whether there is a policy with the target, so that nobody needs to collect what nobody asks for.
 func (s *Set) HasTarget(target v1alpha1.Target) bool { return len(s.byTarget[target]) > 0 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/pipeline"
+	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/source"
 	"github.com/stageset/stageset/reconciler/tenant"
 )
@@ -197,7 +198,7 @@ func assemble(
 		Client:   mgr.GetClient(),
 		Live:     live,
 		Store:    inventories,
-		Policies: stored.Set,
+		Policies: rules.New(stored.Set),
 		Pipeline: &pipeline.Pipeline{
 			Tenants:     tenants,
 			Resolver:    source.NewResolver(hosts),

@@ -44,7 +44,7 @@ type Reconciler struct {
 	// Live reads past the cache.
 	Live     client.Reader
 	Store    *store.Store
-	Policies rules.Policies
+	Policies *rules.Policies
 	// PolicyChanges tells when what Policies gives is another.
 	PolicyChanges PolicyChanges
 	Pipeline      *pipeline.Pipeline

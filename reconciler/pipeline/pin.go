@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,8 +34,11 @@ type Tenants interface {
 type Review interface {
 	// Source asks about the resolved source of a stage.
 	Source(ctx context.Context, stage string, pin source.Pin)
-	// Manifest asks about an object that a stage renders, as it will be applied by the account.
-	Manifest(ctx context.Context, stage string, pin source.Pin, account string, object *unstructured.Unstructured)
+	// Manifests asks about all objects that a stage renders, as they will be applied by the account, each with its rendered
+	// hash.
+	Manifests(
+		ctx context.Context, stage string, pin source.Pin, account string, objects iter.Seq2[*unstructured.Unstructured, string],
+	)
 	// Err is a *failure.Error that lists everything that was denied so far.
 	Err() error
 }

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"iter"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -30,10 +32,7 @@ func (p *Pipeline) Prepare(
 		return preflight.Cleared{}, err
 	}
 	for i, stage := range stages {
-		account := pinned.Stages[i].Client.Account().Name
-		for _, rendered := range stage.Objects {
-			review.Manifest(ctx, stage.Name, pinned.Stages[i].Pin, account, rendered.Desired)
-		}
+		review.Manifests(ctx, stage.Name, pinned.Stages[i].Pin, pinned.Stages[i].Client.Account().Name, rendered(stage))
 	}
 	if err := review.Err(); err != nil {
 		return preflight.Cleared{}, err
@@ -48,6 +47,17 @@ func (p *Pipeline) Prepare(
 		Size:        size(built),
 		Concurrency: p.Concurrency,
 	})
+}
+
+// rendered are the objects of a stage with their hashes.
+func rendered(stage preflight.Stage) iter.Seq2[*unstructured.Unstructured, string] {
+	return func(yield func(*unstructured.Unstructured, string) bool) {
+		for _, object := range stage.Objects {
+			if !yield(object.Desired, object.Hash) {
+				return
+			}
+		}
+	}
 }
 
 // size is the size of all rendered objects.

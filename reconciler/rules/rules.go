@@ -28,29 +28,32 @@ const maxViolations = 20
 // not safe for concurrent use.
 type Review struct {
 	set       *policies.Set
+	verdicts  *verdicts
 	object    *unstructured.Unstructured
 	namespace *corev1.Namespace
 	denied    []string
 	warned    []string
+	// about is the hash of what is the same for all stages; nil until it is needed.
+	about []byte
 	// params are those that have been logged.
 	params []policies.Param
 }
 
-// Policies gives the policies that hold now; a pass asks it once.
-type Policies func() *policies.Set
-
 // Admit applies the defaulting policies to a copy of a stored StageSet and asks about the copy as a CREATE by nobody: a
 // webhook that was down, bypassed or younger than the object changes nothing about what may run. It returns the defaulted
 // StageSet; the error is a *failure.Error that lists every violation in the webhook's words.
-func (p Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *corev1.Namespace) (
+func (p *Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *corev1.Namespace) (
 	*v1.StageSet, *Review, error,
 ) {
-	set := p()
+	verdicts := p.now()
+	set := verdicts.set
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
 	if err != nil {
 		return nil, nil, fmt.Errorf("convert the StageSet: %w", err)
 	}
-	review := &Review{set: set, object: &unstructured.Unstructured{Object: content}, namespace: namespace}
+	review := &Review{
+		set: set, verdicts: verdicts, object: &unstructured.Unstructured{Object: content}, namespace: namespace,
+	}
 	review.object.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
 	in := policies.Input{Object: review.object, Namespace: namespace}
 	if in.Object, err = set.Default(ctx, in); err != nil {
@@ -76,20 +79,6 @@ func (r *Review) Source(ctx context.Context, stage string, pin source.Pin) {
 	r.add(ctx, fmt.Sprintf("stage %s: %s: ", stage, pin), r.set.ValidateSource(ctx, r.input(stage, pin)))
 }
 
-// Manifest asks about an object that a stage renders, as it will be applied by the account.
-func (r *Review) Manifest(
-	ctx context.Context, stage string, pin source.Pin, account string, object *unstructured.Unstructured,
-) {
-	if !r.set.HasTarget(v1alpha1.TargetManifest) {
-		return
-	}
-	r.add(ctx, "stage "+stage+": "+describe(object)+": ", r.set.ValidateManifest(ctx, policies.ManifestInput{
-		SourceInput: r.input(stage, pin),
-		Object:      object,
-		Target:      v1alpha1.TargetFacts{ServiceAccountName: account},
-	}))
-}
-
 func (r *Review) input(stage string, pin source.Pin) policies.SourceInput {
 	return policies.SourceInput{
 		StageSet: r.object, Stage: stage, Namespace: r.namespace,
@@ -110,16 +99,27 @@ func describe(object *unstructured.Unstructured) string {
 	return text + object.GetName()
 }
 
-func (r *Review) add(ctx context.Context, about string, decision policies.Decision) {
+// add adds what the policies say about something, and returns what they warn of.
+func (r *Review) add(ctx context.Context, about string, decision policies.Decision) []string {
 	for _, violation := range decision.Denied {
 		r.denied = append(r.denied, about+violation.String())
 	}
+	var warned []string
 	for _, violation := range decision.Warned {
-		if line := about + violation.String(); !slices.Contains(r.warned, line) {
+		warned = append(warned, about+violation.String())
+	}
+	r.warn(warned)
+	r.logParams(ctx, decision)
+	return warned
+}
+
+// warn adds what is not said yet.
+func (r *Review) warn(lines []string) {
+	for _, line := range lines {
+		if !slices.Contains(r.warned, line) {
 			r.warned = append(r.warned, line)
 		}
 	}
-	r.logParams(ctx, decision)
 }
 
 // logParams says which objects, in which versions, policies had as parameters that denied something: what they said then can

@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -55,7 +56,7 @@ spec:
   - {name: named, expression: "target.serviceAccountName != 'default'", message: not as default}`
 )
 
-func compile(t *testing.T, texts ...string) Policies {
+func compile(t *testing.T, texts ...string) *Policies {
 	t.Helper()
 	var list []v1alpha1.StageSetPolicy
 	for _, text := range texts {
@@ -69,7 +70,7 @@ func compile(t *testing.T, texts ...string) Policies {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() *policies.Set { return set }
+	return New(func() *policies.Set { return set })
 }
 
 func stored(account string) *v1.StageSet {
@@ -83,7 +84,7 @@ func stored(account string) *v1.StageSet {
 
 var team = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}
 
-func admit(t *testing.T, set Policies, account string) *Review {
+func admit(t *testing.T, set *Policies, account string) *Review {
 	t.Helper()
 	_, review, err := set.Admit(t.Context(), stored(account), team)
 	if err != nil {
@@ -129,21 +130,21 @@ func TestReviewCollectsEverything(t *testing.T) {
 		},
 		"an object, by who applies it": {
 			ask: func(ctx context.Context, review *Review) {
-				review.Manifest(ctx, "web", pin, "default", object("apps/v1", "Deployment", "web"))
+				review.Manifests(ctx, "web", pin, "default", rendered(object("apps/v1", "Deployment", "web")))
 			},
 			denied: "stage web: Deployment.apps team-a/web: applier/named: not as default",
 		},
 		"a warning denies nothing and is said once": {
 			ask: func(ctx context.Context, review *Review) {
-				review.Manifest(ctx, "web", pin, "deployer", secret)
-				review.Manifest(ctx, "web", pin, "deployer", secret)
+				review.Manifests(ctx, "web", pin, "deployer", rendered(secret))
+				review.Manifests(ctx, "web", pin, "deployer", rendered(secret))
 			},
 			wantWarned: "stage web: Secret team-a/key: secrets/none: no Secrets in Git",
 		},
 		"all at once": {
 			ask: func(ctx context.Context, review *Review) {
 				review.Source(ctx, "web", pin)
-				review.Manifest(ctx, "web", pin, "default", object("apps/v1", "Deployment", "web"))
+				review.Manifests(ctx, "web", pin, "default", rendered(object("apps/v1", "Deployment", "web")))
 			},
 			denied: "stage web: GitRepository team-a/app: sources/host: only git.example; " +
 				"stage web: Deployment.apps team-a/web: applier/named: not as default",
@@ -184,7 +185,7 @@ func TestNoValueOfASecretIsQuoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := admit(t, compile(t, "metadata: {name: reads}\nspec:\n  target: Manifest\n  validations:\n"+
 				"  - {name: value, message: no, "+expression+"}"), "deployer")
-			review.Manifest(t.Context(), "web", source.Pin{Kind: v1.SourceKindGitRepository, Name: "app"}, "deployer", secret)
+			review.Manifests(t.Context(), "web", source.Pin{Kind: v1.SourceKindGitRepository, Name: "app"}, "deployer", rendered(secret))
 			err := review.Err()
 			if err == nil {
 				t.Fatal("nothing is denied")
@@ -258,14 +259,25 @@ func TestTheParametersOfADenialAreLogged(t *testing.T) {
 	}
 	var logged []string
 	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
-	review := admit(t, func() *policies.Set { return set }, "a")
+	review := admit(t, New(func() *policies.Set { return set }), "a")
 	for _, name := range []string{"a", "b"} {
-		review.Manifest(ctx, "web", source.Pin{}, "a", object("v1", "Secret", name))
+		review.Manifests(ctx, "web", source.Pin{}, "a", rendered(object("v1", "Secret", name)))
 	}
 	want := []string{`"level"=0 "msg"="denied by a policy with parameters" "policy"="denies" ` +
 		`"params"="denies: ConfigMap team-a/limit, resourceVersion 7"`}
 	if diff := cmp.Diff(want, logged); diff != "" {
 		t.Errorf("logged (-want +got):\n%s", diff)
+	}
+}
+
+// rendered are objects with hashes.
+func rendered(objects ...*unstructured.Unstructured) iter.Seq2[*unstructured.Unstructured, string] {
+	return func(yield func(*unstructured.Unstructured, string) bool) {
+		for _, object := range objects {
+			if !yield(object, fmt.Sprint(object.Object)) {
+				return
+			}
+		}
 	}
 }
 
