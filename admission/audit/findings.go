@@ -50,7 +50,9 @@ func (f *findings) of(policy string) *finding {
 }
 
 // evaluate asks set about every stored StageSet, as the reconciler does: as a CREATE by nobody, with the defaults filled in.
-func (a *Auditor) evaluate(ctx context.Context, set *policies.Set, namespaces map[string]*corev1.Namespace) (*findings, error) {
+func (a *Auditor) evaluate(
+	ctx context.Context, set *policies.Set, namespaces map[string]*corev1.Namespace,
+) (*findings, error) {
 	found := &findings{observedAt: metav1.NewTime(a.Clock.Now()), policies: map[string]*finding{}}
 	for next, more := "", true; more; more = next != "" {
 		var items []unstructured.Unstructured

@@ -163,8 +163,9 @@ func TestNews(t *testing.T) {
 			if got := a.news(before, now); got != test.want {
 				t.Errorf("news: %t", got)
 			}
-			if same := now.Conditions[0].LastTransitionTime.Time.Equal(began); same != (test.status == metav1.ConditionTrue || test.after == 0) {
-				t.Errorf("the condition is from %s", now.Conditions[0].LastTransitionTime)
+			unchanged := test.status == metav1.ConditionTrue || test.after == 0
+			if since := now.Conditions[0].LastTransitionTime; since.Time.Equal(began) != unchanged {
+				t.Errorf("the condition is from %s", since)
 			}
 		})
 	}
@@ -173,6 +174,10 @@ func TestNews(t *testing.T) {
 // Which namespaces a policy is for.
 func TestSelects(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	selected := &v1alpha1.MatchConstraints{NamespaceSelector: selector}
+	broken := &v1alpha1.MatchConstraints{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}},
+	}
 	for name, test := range map[string]struct {
 		constraints *v1alpha1.MatchConstraints
 		labels      map[string]string
@@ -180,10 +185,10 @@ func TestSelects(t *testing.T) {
 	}{
 		"everything":          {want: true},
 		"excluded":            {constraints: &v1alpha1.MatchConstraints{ExcludeNamespaces: []string{"n"}}},
-		"selected":            {constraints: &v1alpha1.MatchConstraints{NamespaceSelector: selector}, labels: selector.MatchLabels, want: true},
-		"not selected":        {constraints: &v1alpha1.MatchConstraints{NamespaceSelector: selector}},
+		"selected":            {constraints: selected, labels: selector.MatchLabels, want: true},
+		"not selected":        {constraints: selected},
 		"no selector at all":  {constraints: &v1alpha1.MatchConstraints{}, want: true},
-		"a broken selector":   {constraints: &v1alpha1.MatchConstraints{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}}},
+		"a broken selector":   {constraints: broken},
 		"another is excluded": {constraints: &v1alpha1.MatchConstraints{ExcludeNamespaces: []string{"m"}}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {

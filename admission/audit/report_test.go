@@ -23,8 +23,8 @@ import (
 	"github.com/stageset/stageset/policies/store"
 )
 
-// P-55: a policy whose status cannot be written leaves the others theirs, and the audit is begun again for it; one that has been
-// deleted meanwhile does not matter.
+// P-55: a policy whose status cannot be written leaves the others theirs, and is an error, so that the audit is begun again;
+// one that has been deleted meanwhile is none.
 func TestReportGoesOnAroundAStatusThatCannotBeWritten(t *testing.T) {
 	var stored []v1alpha1.StageSetPolicy
 	var objects []client.Object

@@ -87,8 +87,9 @@ func TestBundleIsRepaired(t *testing.T) {
 	}
 	foreign := base64.StdEncoding.EncodeToString(i.Config.CAData)
 	replace := `[{"op": "replace", "path": "/webhooks/%d/clientConfig/caBundle", "value": "` + foreign + `"}]`
+	const remove = `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`
 	for name, change := range map[string]func(){
-		"wiped":                                func() { patch(validating, `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`) },
+		"wiped":                                func() { patch(validating, remove) },
 		"replaced":                             func() { patch(validating, fmt.Sprintf(replace, 0)) },
 		"replaced in the webhook for policies": func() { patch(validating, fmt.Sprintf(replace, 1)) },
 		"replaced in the other configuration":  func() { patch(mutating, fmt.Sprintf(replace, 0)) },
