@@ -86,7 +86,9 @@ do its work.`,
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return misused(command, "has an %w", err) })
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see \"%s --help\"", err, command.CommandPath())
+	})
 	root.AddCommand(c.policyCommand(), c.grantCommand(), c.versionCommand())
 	return root
 }

@@ -26,6 +26,9 @@ func (r rules) judge(ctx context.Context, a *asked, documents []files.Document) 
 	for _, document := range documents {
 		var found []report.Suite
 		var err error
+		if problems := document.Unserved(); len(problems) > 0 {
+			return nil, problems
+		}
 		switch {
 		case isStageSet(document) && a.owner == nil:
 			found, err = r.judgeStageSet(ctx, a, document)
@@ -89,7 +92,8 @@ func (r rules) judgeStageSet(ctx context.Context, a *asked, d files.Document) ([
 	return []report.Suite{suite}, nil
 }
 
-// judgeSource judges a source as that of each stage that uses it; one that no stage of --stageset uses is rendered.
+// judgeSource judges a source as that of each stage that uses it, or only as that of --stage. One that no stage of
+// --stageset uses is rendered.
 func (r rules) judgeSource(ctx context.Context, a *asked, d files.Document, known scopes) ([]report.Suite, error) {
 	facts, err := factsOf(d)
 	if err != nil {
@@ -101,6 +105,9 @@ func (r rules) judgeSource(ctx context.Context, a *asked, d files.Document, know
 	}
 	var suites []report.Suite
 	for _, stage := range stages {
+		if a.stage != "" && a.owner != nil && stage != a.stage {
+			continue
+		}
 		in, err := a.source(stage, facts)
 		if err != nil {
 			return nil, err

@@ -36,8 +36,8 @@ func (q *question) addFlags(command *cobra.Command) {
 	q.flags = pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags := q.flags
 	flags.StringVar(&q.operation, "operation", "", "How the StageSet is written: CREATE, UPDATE (see --old-object) or DELETE: "+
-		"then --object is what is deleted. Without this, --old-object, --user and --group, it is evaluated as the reconciler "+
-		"does: rules that ask who writes it, or how, rest.")
+		"then --object is what is deleted. Without this and the flags about old object and user, it is evaluated as the "+
+		"reconciler does: rules that ask who writes it, or how, rest.")
 	flags.StringVar(&q.oldObject, "old-object", "", "File with the StageSet as it was, for an UPDATE.")
 	flags.StringVarP(&q.namespace, "namespace", "n", "", "Namespace of objects that do not say theirs (default \"default\").")
 	flags.StringVar(&q.namespaceObject, "namespace-object", "",
@@ -228,7 +228,7 @@ func single(reader *files.Reader, flag, path string) (files.Document, error) {
 
 // isRequest tells whether the flags say how the StageSet is written, or by whom.
 func (q *question) isRequest() bool {
-	return q.operation != "" || q.oldObject != "" || q.user != "" || len(q.groups) > 0
+	return q.operation != "" || q.oldObject != "" || q.user != "" || len(q.groups) > 0 || q.permissions != ""
 }
 
 // namespaceNames are those of namespaces, as messages list them.

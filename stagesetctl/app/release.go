@@ -55,8 +55,7 @@ func factsOf(d files.Document) (v1alpha1.SourceFacts, error) {
 	return facts, nil
 }
 
-// uses are the stages of --stageset whose source is in d, or the one that --stage names; without --stageset it is the only
-// stage of a StageSet that uses it.
+// uses are the stages of --stageset whose source is in d; without --stageset it is the only stage of a StageSet.
 func (a *asked) uses(d files.Document) []string {
 	if a.owner == nil {
 		return []string{""}
@@ -68,7 +67,7 @@ func (a *asked) uses(d files.Document) []string {
 		namespace := cmp.Or(ref.Namespace, a.owner.GetNamespace())
 		is := string(ref.Kind) == source.GetKind() && ref.Name == source.GetName() && !ref.IsProducer() || pointsBack(source, ref)
 		name, _ := stage["name"].(string)
-		if is && cmp.Or(source.GetNamespace(), namespace) == namespace && (a.stage == "" || a.stage == name) {
+		if is && cmp.Or(source.GetNamespace(), namespace) == namespace {
 			found = append(found, name)
 		}
 	}
@@ -122,7 +121,7 @@ func (a *asked) sourceIn(d files.Document) (policies.SourceInput, error) {
 	if len(stages) == 0 {
 		return policies.SourceInput{}, d.At("metadata.name", "is the source of no stage of the StageSet "+a.owner.GetName())
 	}
-	return a.source(stages[0], facts)
+	return a.source(cmp.Or(a.stage, stages[0]), facts)
 }
 
 // ownerOf is a StageSet that uses the source that facts are known of: that of --stageset, or one with a single stage.

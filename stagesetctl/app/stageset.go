@@ -110,7 +110,11 @@ func (a *asked) request(d files.Document, object *unstructured.Unstructured) (po
 	operation := admissionv1.Create
 	switch {
 	case a.old != nil && a.old.GetName() != object.GetName():
-		return in, d.At("metadata.name", fmt.Sprintf("is %s, and --old-object is %s", object.GetName(), a.old.GetName()))
+		return in, d.At("metadata.name",
+			fmt.Sprintf("metadata.name is %s, and that of --old-object is %s", object.GetName(), a.old.GetName()))
+	case a.old != nil && cmp.Or(a.old.GetNamespace(), namespace.Name) != namespace.Name:
+		return in, d.At("metadata.namespace",
+			fmt.Sprintf("metadata.namespace is %s, and that of --old-object is %s", namespace.Name, a.old.GetNamespace()))
 	case a.old != nil:
 		operation = admissionv1.Update
 		in.OldObject = a.old.DeepCopy()

@@ -151,10 +151,16 @@ func (d Document) items() ([]Document, error) {
 	if !isList || !strings.HasSuffix(d.Kind(), "List") {
 		return []Document{d}, nil
 	}
+	_, nodes := d.find("items")
+	if nodes.Kind == yamlv3.AliasNode {
+		nodes = nodes.Alias
+	}
 	all := make([]Document, 0, len(list))
 	for i, item := range list {
 		one := d
-		_, one.node = d.find(fmt.Sprintf("items[%d]", i))
+		if nodes.Kind == yamlv3.SequenceNode && len(nodes.Content) == len(list) { // and not merged from elsewhere
+			one.node = nodes.Content[i]
+		}
 		one.Line = one.node.Line
 		var isObject bool
 		if one.Fields, isObject = item.(map[string]any); !isObject {

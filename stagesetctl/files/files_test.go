@@ -49,6 +49,9 @@ func TestProblems(t *testing.T) {
 		"another version": {
 			text: "\n\napiVersion: stages.metio.wtf/v1\nkind: StageSetPolicy\nmetadata: {name: p}\n",
 			want: []string{`-:3:1: apiVersion is "stages.metio.wtf/v1", not stages.metio.wtf/v1alpha1`}},
+		"a version that there is not": {
+			text: "apiVersion: stages.metio.wtf/v2\nkind: StageSet\nmetadata: {name: p}\n",
+			want: []string{`-:1:1: apiVersion is "stages.metio.wtf/v2", not stages.metio.wtf/v1`}},
 		"a kind that is misspelt": {
 			text: "apiVersion: stages.metio.wtf/v1alpha1\nkind: StagesetPolicy\nmetadata: {name: p}\n",
 			want: []string{`-:2:1: kind is "StagesetPolicy", which stages.metio.wtf does not have`}},
@@ -279,6 +282,10 @@ items:
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
+	}
+	merged, err := reader("all: &all\n  items: [{kind: A}]\nkind: List\n<<: *all\n").Read(files.Stdin)
+	if err != nil || len(merged) != 1 || merged[0].Line != 1 {
+		t.Errorf("a list that is merged from elsewhere is %v, %v", merged, err)
 	}
 	_, err = reader("kind: List\nitems:\n- kind: A\n- b\n").Read(files.Stdin)
 	if want := "-:4: is not valid YAML: is not an object"; fmt.Sprint(err) != want {

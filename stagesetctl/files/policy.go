@@ -3,12 +3,13 @@ package files
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/kinds"
 )
@@ -29,7 +30,7 @@ func Policies(ctx context.Context, documents []Document) ([]Policy, error) {
 	names := map[string]Document{}
 	for _, document := range documents {
 		if document.Kind() != v1alpha1.KindStageSetPolicy {
-			problems = append(problems, misspelt(document)...)
+			problems = append(problems, document.Unserved()...)
 			continue
 		}
 		policy, wrong, err := decode(ctx, document)
@@ -50,13 +51,25 @@ func Policies(ctx context.Context, documents []Document) ([]Policy, error) {
 	return found, problems.Sort().orNil()
 }
 
-// misspelt is what is wrong with a document that is of the product, but of no kind that it has.
-func misspelt(document Document) Problems {
-	group, _, _ := strings.Cut(document.APIVersion(), "/")
-	if group != v1alpha1.GroupVersion.Group || slices.Contains([]string{"StageSet", "StageInventory"}, document.Kind()) {
+// served are the kinds of the product, with their versions.
+var served = map[string]schema.GroupVersion{
+	"StageSet": v1.GroupVersion, "StageInventory": v1.GroupVersion, v1alpha1.KindStageSetPolicy: v1alpha1.GroupVersion,
+}
+
+// Unserved is what is wrong with a document that is of the product, but of a kind or a version that it does not have.
+func (d Document) Unserved() Problems {
+	group, _, _ := strings.Cut(d.APIVersion(), "/")
+	version, known := served[d.Kind()]
+	switch {
+	case group != v1.GroupVersion.Group:
+		return nil
+	case !known:
+		return Problems{d.At("kind", fmt.Sprintf("kind is %q, which %s does not have", d.Kind(), group))}
+	case d.APIVersion() != version.String():
+		return Problems{d.At("apiVersion", fmt.Sprintf("apiVersion is %q, not %s", d.APIVersion(), version))}
+	default:
 		return nil
 	}
-	return Problems{document.At("kind", fmt.Sprintf("kind is %q, which %s does not have", document.Kind(), group))}
 }
 
 // decode is the policy that document is, and what is wrong with it.
