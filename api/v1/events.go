@@ -4,4 +4,7 @@ package v1
 const (
 	// EventDriftCorrected: what somebody else did to applied objects was undone; the note names fields and field managers.
 	EventDriftCorrected = "DriftCorrected"
+	// EventRecreating: objects were deleted to be made anew, because a field differs that cannot be changed, and
+	// conflictPolicy allows it.
+	EventRecreating = "Recreating"
 )

@@ -51,6 +51,15 @@ type Stage struct {
 	// +optional
 	OnTimeout OnTimeout `json:"onTimeout,omitempty"`
 
+	// force is short for the conflictPolicy whose default is Recreate.
+	// +optional
+	Force bool `json:"force,omitempty"`
+
+	// conflictPolicy says what happens when the API server refuses to change an object, and would accept it as a new one:
+	// a field differs that cannot be changed.
+	// +optional
+	ConflictPolicy *ConflictPolicy `json:"conflictPolicy,omitempty"`
+
 	// patches are applied to the rendered objects, in order, as kustomize does.
 	// +optional
 	// +listType=atomic

@@ -25,6 +25,11 @@ const (
 	AnnotationSubstitute = "kustomize.toolkit.fluxcd.io/substitute"
 	// SubstituteDisabled is the value of AnnotationSubstitute that has an effect.
 	SubstituteDisabled = "disabled"
+	// AnnotationForce with the value "enabled" on a rendered object lets it be made anew when a field differs that cannot be
+	// changed, unless a rule of the stage's conflictPolicy says something else.
+	AnnotationForce = "stages.metio.wtf/force"
+	// ForceEnabled is the value of AnnotationForce that has an effect.
+	ForceEnabled = "enabled"
 	// AnnotationDefaultedBy on a StageSet records which policy set which field (field=policy, comma separated).
 	AnnotationDefaultedBy = "stages.metio.wtf/defaulted-by"
 	// AnnotationDefaultServiceAccount on a Namespace names the default account of its StageSets. It counts only where the

@@ -1,5 +1,6 @@
 // Package apply writes a stage: what changed, in waves, as the stage's account. It takes only what package preflight
-// cleared, and never waits, deletes, or decides what comes next.
+// cleared, deletes only what preflight has found in the way of an object that has to be made anew, and never waits or decides
+// what comes next.
 package apply
 
 import (
@@ -24,39 +25,39 @@ type Change struct {
 	Health health.Result
 }
 
-// ChangeSet is what an apply of a stage did, also when it ends in an error.
+// ChangeSet is what an apply of a stage did, also when it ends in an error. Nothing in it is in a particular order.
 type ChangeSet struct {
-	// Changes are the written objects, in no particular order.
+	// Changes are the written objects.
 	Changes []Change
+	// Settled are objects of which a dry-run that had to wait has shown that there is nothing to write.
+	Settled []*preflight.Object
+	// Deleted are the objects that were deleted to be made anew.
+	Deleted []inventory.Key
+	// Leaving are the objects whose place is still taken by those that were deleted; a later call makes them.
+	Leaving []inventory.Key
 	// Remaining is how many changed objects of the stage are not written yet.
 	Remaining int
 }
 
 // Stage writes the changed objects of a stage wave by wave, up to concurrency at once, and passes over those in done,
 // which an earlier call wrote. It ends before the first wave that comes after a gate which comes after what it wrote:
-// whether the gate is healthy is for the caller to say, and to call again. Objects whose dry-run had to wait are dry-run
-// before their wave's first write. A wave that fails ends the apply with all of its errors as one *failure.Error; what was
-// written is in the ChangeSet in any case.
+// whether the gate is healthy is for the caller to say, and to call again. It ends after a wave with an object that cannot
+// be made anew yet. Objects whose dry-run had to wait are dry-run before their wave's first write. A wave that fails ends
+// the apply with all of its errors as one *failure.Error; what was written is in the ChangeSet in any case.
 func Stage(ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options) (ChangeSet, error) {
-	writer := writer{cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1)}
-	var set ChangeSet
+	writer := writer{cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1), set: &ChangeSet{}}
 	pending := pendingWaves(stage, options.Done)
 	for number, wave := range pending {
-		set.Remaining = count(pending[number:])
+		writer.set.Remaining = count(pending[number:])
 		if number > 0 && stage.Gated(pending[0][0].Wave(), wave[0].Wave()) {
-			return set, nil
+			break
 		}
-		if err := writer.dryRun(ctx, wave); err != nil {
-			return set, err
-		}
-		changes, err := writer.write(ctx, wave)
-		set.Changes = append(set.Changes, changes...)
-		set.Remaining -= len(changes)
-		if err != nil {
-			return set, err
+		err := writer.writeWave(ctx, wave)
+		if err != nil || len(writer.set.Leaving) > 0 {
+			return *writer.set, err
 		}
 	}
-	return set, nil
+	return *writer.set, nil
 }
 
 // Options say how a stage is written.
@@ -92,46 +93,81 @@ func count(waves [][]*preflight.Object) int {
 	return total
 }
 
+// writer writes the waves of one stage.
 type writer struct {
 	cleared     preflight.Cleared
 	stage       preflight.ClearedStage
 	concurrency int
+
+	mu  sync.Mutex
+	set *ChangeSet
 }
 
-// dryRun checks the deferred objects of a wave.
-func (w writer) dryRun(ctx context.Context, wave []*preflight.Object) error {
+// writeWave dry-runs the deferred objects of a wave, and then writes all that have to be written.
+func (w *writer) writeWave(ctx context.Context, wave []*preflight.Object) error {
 	var deferred []*preflight.Object
 	for _, object := range wave {
 		if object.Deferred() {
 			deferred = append(deferred, object)
 		}
 	}
-	return w.each(ctx, deferred, func(ctx context.Context, object *preflight.Object) error {
+	err := w.each(ctx, deferred, func(ctx context.Context, object *preflight.Object) error {
 		return w.cleared.DryRun(ctx, w.stage, object)
 	})
+	if err != nil {
+		return err
+	}
+	var changed []*preflight.Object
+	for _, object := range wave {
+		if object.Changed() {
+			changed = append(changed, object)
+			continue
+		}
+		w.set.Settled = append(w.set.Settled, object)
+		w.set.Remaining--
+	}
+	return w.each(ctx, changed, w.write)
 }
 
-func (w writer) write(ctx context.Context, wave []*preflight.Object) ([]Change, error) {
-	var (
-		mu      sync.Mutex
-		changes []Change
-	)
-	err := w.each(ctx, wave, func(ctx context.Context, object *preflight.Object) error {
-		answer, err := w.cleared.Apply(ctx, w.stage, object)
+// write writes one object, once its place is free.
+func (w *writer) write(ctx context.Context, object *preflight.Object) error {
+	if object.Recreates() != "" {
+		free, deleted, err := w.vacate(ctx, object)
 		if err != nil {
 			return err
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		changes = append(changes, w.changeOf(ctx, object, answer))
-		return nil
-	})
-	return changes, err
+		w.note(object.Key(), free, deleted)
+		if !free {
+			return nil
+		}
+	}
+	answer, err := w.cleared.Apply(ctx, w.stage, object)
+	if err != nil {
+		return err
+	}
+	change := w.changeOf(ctx, object, answer)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.set.Changes = append(w.set.Changes, change)
+	w.set.Remaining--
+	return nil
+}
+
+// note notes what became of an object that has to make way.
+func (w *writer) note(key inventory.Key, gone, deleted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if deleted {
+		w.set.Deleted = append(w.set.Deleted, key)
+	}
+	if !gone {
+		w.set.Leaving = append(w.set.Leaving, key)
+	}
 }
 
 // each runs one request for each object, up to the concurrency at once, and collects what the API server refuses. An error
 // that says that it cannot be asked at all ends the others.
-func (w writer) each(
+func (w *writer) each(
 	ctx context.Context, objects []*preflight.Object, request func(context.Context, *preflight.Object) error,
 ) error {
 	var (
@@ -158,7 +194,7 @@ func (w writer) each(
 	return preflight.Refused(ctx, problems)
 }
 
-func (w writer) changeOf(ctx context.Context, object *preflight.Object, answer *unstructured.Unstructured) Change {
+func (w *writer) changeOf(ctx context.Context, object *preflight.Object, answer *unstructured.Unstructured) Change {
 	live := w.stage.Live(ctx, answer)
 	gvk := object.Desired().GroupVersionKind()
 	key := object.Key()

@@ -143,5 +143,9 @@ func (r *Reconciler) reportOrphans(ctx context.Context, snap *snapshot, lost tea
 
 // succeeded says what a run that succeeded did.
 func succeeded(run *release.Run) string {
-	return fmt.Sprintf("%d objects in %d stages are applied and healthy", len(run.Desired()), run.Stages())
+	message := fmt.Sprintf("%d objects in %d stages are applied and healthy", len(run.Desired()), run.Stages())
+	if kept := run.Kept(); kept != "" {
+		message += ", but for what cannot be changed and is kept as it is: " + kept
+	}
+	return message
 }

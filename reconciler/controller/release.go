@@ -82,6 +82,7 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 	snap.memo.drop()
 	progress, err := run.Advance(ctx, snap.book)
 	r.reportCorrected(ctx, snap.set, run.Corrected())
+	r.reportRecreating(ctx, snap.set, run.Recreating())
 	ended := outcome{again: progress.Pause}
 	ended.CurrentStage = progress.Name
 	switch {

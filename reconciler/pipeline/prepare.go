@@ -169,10 +169,11 @@ func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageMan
 	for i, stage := range built {
 		account := pinned.Stages[i].Client.Account()
 		out := preflight.Stage{
-			Name:    stage.Stage,
-			Account: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
-			Target:  pinned.Stages[i].Client,
-			Ready:   readyChecks(set, pinned.Stages[i].Stage),
+			Name:      stage.Stage,
+			Account:   "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+			Target:    pinned.Stages[i].Client,
+			Ready:     readyChecks(set, pinned.Stages[i].Stage),
+			Conflicts: preflight.ConflictsOf(pinned.Stages[i].Stage),
 		}
 		for _, object := range stage.Objects() {
 			desired := Owner(set).Stamp(object.Unstructured, stage.Stage)

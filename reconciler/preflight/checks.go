@@ -30,6 +30,7 @@ func open(ctx context.Context, in Input) ([]ClearedStage, error) {
 		problems = append(problems, err)
 		stages = append(stages, ClearedStage{
 			name: stage.Name, account: stage.Account, target: stage.Target, checks: checks, judge: judge,
+			conflicts: stage.Conflicts,
 		})
 	}
 	return stages, failure.Join(problems...)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/stageset/stageset/reconciler/drift"
+	"github.com/stageset/stageset/reconciler/ownership"
 )
 
 // dryRun asks the API server about every changed object of every stage, as the stage's account, and collects all that
@@ -27,7 +28,7 @@ func dryRun(ctx context.Context, in Input, stages []ClearedStage) ([]Problem, er
 				continue
 			}
 			group.Go(func() error {
-				err := check(ctx, in, stage, object)
+				err := checker{applier: in.Applier, stage: stage}.check(ctx, object)
 				if err == nil {
 					return nil
 				}
@@ -45,17 +46,26 @@ func dryRun(ctx context.Context, in Input, stages []ClearedStage) ([]Problem, er
 	return problems, err
 }
 
-func check(ctx context.Context, in Input, stage ClearedStage, object *Object) error {
+// checker dry-runs the objects of one stage.
+type checker struct {
+	applier ownership.Applier
+	stage   ClearedStage
+}
+
+// check finds out what has to be done about a changed object. Its error is a refusal (IsRefusal), or says that the target
+// cannot be asked.
+func (c checker) check(ctx context.Context, object *Object) error {
+	object.recreate = false
 	if object.state == drift.Suspect {
-		return verify(ctx, in, stage, object)
+		return c.verify(ctx, object)
 	}
-	answer, err := in.Applier.Apply(ctx, stage.target, object.Desired(), true)
+	answer, err := c.applier.Apply(ctx, c.stage.target, object.Desired(), true)
 	if err != nil {
-		return err
+		return c.resolve(ctx, object, err)
 	}
 	// A dry-run that would create has no resourceVersion; one that has it found an object that no inventory names.
 	if object.state == drift.Missing && answer.GetResourceVersion() != "" {
-		live := stage.Live(ctx, answer)
+		live := c.stage.Live(ctx, answer)
 		object.live, object.state = &live, drift.Changed
 	}
 	return nil
@@ -66,55 +76,52 @@ const maxVerifications = 3
 
 // verify compares a suspect with what an apply would make of it. Both have to be of one moment: what others write between
 // the two requests is no drift.
-func verify(ctx context.Context, in Input, stage ClearedStage, object *Object) error {
+func (c checker) verify(ctx context.Context, object *Object) error {
 	desired := object.Desired()
 	var live, answer *unstructured.Unstructured
 	for range maxVerifications {
 		var err error
-		live, err = stage.target.Get(ctx, desired.GroupVersionKind(), object.key.Namespace, object.key.Name)
+		live, err = c.stage.target.Get(ctx, desired.GroupVersionKind(), object.key.Namespace, object.key.Name)
 		if apierrors.IsNotFound(err) {
 			object.live, object.state = nil, drift.Missing
 			object.found = &drift.Found{Key: object.key, State: drift.Missing}
-			return check(ctx, in, stage, object)
+			return c.check(ctx, object)
 		}
 		if err != nil {
 			return err
 		}
-		if answer, err = in.Applier.Apply(ctx, stage.target, desired, true); err != nil {
-			return err
+		if answer, err = c.applier.Apply(ctx, c.stage.target, desired, true); err != nil {
+			return c.resolve(ctx, object, err)
 		}
 		if answer.GetResourceVersion() == live.GetResourceVersion() {
 			break
 		}
 	}
 	if drift.Same(live, answer) {
-		seen := stage.Live(ctx, live)
+		seen := c.stage.Live(ctx, live)
 		object.live, object.state, object.verified = &seen, drift.Unchanged, true
 		return nil
 	}
-	found := drift.Explain(live, answer, in.Applier.Owner.FieldManager())
+	found := drift.Explain(live, answer, c.applier.Owner.FieldManager())
 	object.found = &found
 	return nil
 }
 
-// DryRun checks one deferred object once what it waited for exists. Its error is the API server's refusal (IsRefusal), or a
-// *failure.Error that says that the target cannot be asked.
+// DryRun checks one deferred object once what it waited for exists; it may turn out that there is nothing to write. Its error
+// is the API server's refusal (IsRefusal), or a *failure.Error that says that the target cannot be asked.
 func (c Cleared) DryRun(ctx context.Context, stage ClearedStage, object *Object) error {
-	_, err := c.send(ctx, stage, object, true)
+	err := checker{applier: c.applier, stage: stage}.check(ctx, object)
+	if err != nil && !IsRefusal(err) {
+		return CannotAsk(stage, err)
+	}
 	return err
 }
 
 // Apply writes one object; errors are those of DryRun.
 func (c Cleared) Apply(ctx context.Context, stage ClearedStage, object *Object) (*unstructured.Unstructured, error) {
-	return c.send(ctx, stage, object, false)
-}
-
-func (c Cleared) send(ctx context.Context, stage ClearedStage, object *Object, dry bool) (
-	*unstructured.Unstructured, error,
-) {
-	answer, err := c.applier.Apply(ctx, stage.target, object.Desired(), dry)
+	answer, err := c.applier.Apply(ctx, stage.target, object.Desired(), false)
 	if err != nil && !IsRefusal(err) {
-		return nil, cannotAsk(stage.name, stage.account, err)
+		return nil, CannotAsk(stage, err)
 	}
 	return answer, err
 }

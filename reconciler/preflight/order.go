@@ -12,14 +12,14 @@ import (
 // waveStride leaves room after the wave of each kind for objects that have to come after others of their stage.
 const waveStride = 1 << 16
 
-// ManifestError says what is wrong with a rendered object whatever the API server thinks of it.
-type ManifestError struct{ text string }
+// manifestError says what is wrong with a rendered object whatever the API server thinks of it.
+type manifestError struct{ text string }
 
 // Error says what to do.
-func (e *ManifestError) Error() string { return e.text }
+func (e *manifestError) Error() string { return e.text }
 
 func manifestErrorf(format string, args ...any) error {
-	return &ManifestError{text: fmt.Sprintf(format, args...)}
+	return &manifestError{text: fmt.Sprintf(format, args...)}
 }
 
 // order gives every object its wave: after the kinds that come before its own, and after what its annotation names. The

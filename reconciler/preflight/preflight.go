@@ -10,27 +10,32 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/drift"
 	"github.com/stageset/stageset/reconciler/health"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/ownership"
+	"github.com/stageset/stageset/reconciler/tenant"
 )
 
 // Target is a cluster as a stage's account sees it.
 type Target interface {
 	ownership.Target
 	drift.Reader
-	Rights
+	Account
 }
 
-// Rights are what an account may do, and with what kinds.
-type Rights interface {
+// Account is what applying needs of an account besides.
+type Account interface {
 	// Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.
 	Scope(ctx context.Context, kind schema.GroupKind) (namespaced, known bool, err error)
 	// May says whether the account has the permission for a verb on an object.
 	May(ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string) (bool, error)
+	// Delete deletes one object; gone is true when the answer says that it no longer exists.
+	Delete(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options tenant.DeleteOptions) (gone bool,
+		err error)
 }
 
 // Rendered is one object of a stage: placed, stamped with its owner, and hashed.
@@ -51,6 +56,8 @@ type Stage struct {
 	Objects []Rendered
 	// Ready are the stage's ready checks, namespaces filled in; nil if it has none.
 	Ready *v1.ReadyChecks
+	// Conflicts says what happens to objects that would have to be made anew.
+	Conflicts Conflicts
 }
 
 // Input is what one preflight covers: all stages of a StageSet.
@@ -79,6 +86,8 @@ type Object struct {
 	after  []*Object
 	ranked bool
 	gate   bool
+	// recreate and kept are what became of an object that cannot be changed.
+	recreate, kept bool
 }
 
 // Desired is the object as it will be applied. It must not be changed.
@@ -105,6 +114,26 @@ func (o *Object) Gate() bool {
 // Changed is true when the object has to be written.
 func (o *Object) Changed() bool { return o.state != drift.Unchanged }
 
+// LiveUID is the UID of the live object that the preflight saw; empty if it saw none.
+func (o *Object) LiveUID() types.UID {
+	if o.live == nil {
+		return ""
+	}
+	return o.live.UID
+}
+
+// Recreates is the UID of the live object that has to be deleted before this one can be applied; empty for an object that is
+// changed in place, or new.
+func (o *Object) Recreates() types.UID {
+	if !o.recreate {
+		return ""
+	}
+	return o.live.UID
+}
+
+// Kept is true for an object that is not as it is rendered, and stays so, because the stage's conflicts say so.
+func (o *Object) Kept() bool { return o.kept }
+
 // Drift is what somebody else did to the object since it was applied as it is rendered now; nil if it is as it was, or if
 // what is rendered has changed.
 func (o *Object) Drift() *drift.Found { return o.found }
@@ -119,9 +148,7 @@ func (o *Object) Entry(recorded map[inventory.Key]v1.InventoryEntry) v1.Inventor
 	entry := v1.InventoryEntry{
 		Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.key.Namespace, Name: o.key.Name,
 	}
-	if o.live != nil {
-		entry.UID = o.live.UID
-	}
+	entry.UID = o.LiveUID()
 	if known, found := recorded[o.key]; found && (known.UID == entry.UID || known.UID == "") {
 		return o.refreshed(known)
 	}
@@ -147,12 +174,13 @@ func (o *Object) Health() health.Result {
 
 // ClearedStage is a stage whose objects passed the preflight.
 type ClearedStage struct {
-	name    string
-	account string
-	target  Target
-	judge   *health.Judge
-	checks  []ReadyCheck
-	objects []*Object
+	name      string
+	account   string
+	target    Target
+	judge     *health.Judge
+	checks    []ReadyCheck
+	conflicts Conflicts
+	objects   []*Object
 }
 
 // Name is the stage's name.

@@ -92,7 +92,10 @@ var gravity = []string{v1.ReasonApplyFailed, v1.ReasonBuildFailed, v1.ReasonPerm
 type cause struct{ reason, advice string }
 
 func (p Problem) cause(ctx context.Context) cause {
+	var immutable *immutableError
 	switch {
+	case errors.As(p.err, &immutable):
+		return cause{reason: immutable.reason}
 	case isConflict(p.err):
 		return cause{reason: v1.ReasonConflict}
 	case isManifestError(p.err):
@@ -171,6 +174,6 @@ func isConflict(err error) bool {
 }
 
 func isManifestError(err error) bool {
-	var wrong *ManifestError
+	var wrong *manifestError
 	return errors.As(err, &wrong)
 }

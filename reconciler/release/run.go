@@ -50,7 +50,9 @@ type Run struct {
 	entries map[inventory.Key]v1.InventoryEntry
 	// corrected are the drifted objects that were written since Corrected was asked.
 	corrected []*preflight.Object
-	resumed   bool
+	// recreating are the objects that were deleted to be made anew since Recreating was asked.
+	recreating []inventory.Key
+	resumed    bool
 }
 
 // stage is a stage of the run with its progress.

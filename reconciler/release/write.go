@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -29,9 +30,16 @@ func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
 		r.entries[change.Key] = change.Entry
 		record.Entries[change.Key] = change.Entry
 	}
+	for _, object := range set.Settled {
+		entry := r.entries[object.Key()]
+		entry.UID = cmp.Or(entry.UID, object.LiveUID())
+		r.entries[object.Key()], stage.results[object.Key()] = entry, object.Health()
+	}
 	r.correct(stage, set)
+	r.recreating = append(r.recreating, set.Deleted...)
 	stage.state.Remaining = set.Remaining
 	stage.judge(r.options.Clock.Now())
+	stage.awaitPlace(set.Leaving)
 	if err := book.Save(ctx, record); err != nil {
 		return err
 	}
