@@ -125,7 +125,7 @@ func benchReview(b *testing.B) []byte {
 	}
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "stages.metio.wtf/v1",
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fields},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(fields)),
 	}})
 	request := newRequest(b, "team-a", nil, object)
 	request.UserInfo = authenticationv1.UserInfo{Username: "joe", Groups: []string{"team-a", "system:authenticated"}}

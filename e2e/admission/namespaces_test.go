@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,6 @@ import (
 // lagging is a way to the API server that the program takes, on which the watch of Namespaces stands still from a moment on.
 type lagging struct {
 	server *httptest.Server
-	once   sync.Once
 	behind chan struct{} // closed when it lags
 	ended  chan struct{} // closed at the end of the test
 }
