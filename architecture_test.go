@@ -104,8 +104,8 @@ var reachingOut = []string{
 var pure = []string{
 	"policies", "policies/builtin", "policies/internal/celenv", "policies/internal/schema", "policies/kinds",
 	"policies/policytest",
-	"reconciler/build", "reconciler/failure", "reconciler/health", "reconciler/inventory", "reconciler/rollout",
-	"reconciler/status",
+	"reconciler/build", "reconciler/failure", "reconciler/health", "reconciler/inventory", "reconciler/queue",
+	"reconciler/rollout", "reconciler/status",
 }
 
 func TestPurePackages(t *testing.T) {

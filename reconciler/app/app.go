@@ -81,7 +81,7 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := reconciler.SetupWithManager(ctx, mgr, options.Concurrent); err != nil {
+	if err := reconciler.SetupWithManager(ctx, mgr, workers(options.Concurrent)); err != nil {
 		return err
 	}
 	if err := controller.RegisterMetrics(); err != nil {
@@ -208,6 +208,7 @@ func assemble(
 			Claims:      inventories,
 			Graph:       controller.Graph{StageSets: mgr.GetClient()},
 			Concurrency: options.ApplyConcurrency,
+			Measure:     controller.Steps{Clock: clock.RealClock{}}.Begin,
 		},
 		PolicyChanges: stored,
 

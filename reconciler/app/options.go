@@ -58,7 +58,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"hosts that artifacts may be fetched from (globs, without ports)")
 	flags.StringSliceVar(&o.DialAllow, "dial-allow", nil,
 		"CIDRs of loopback or link-local addresses that connections to addresses a tenant can name may go to")
-	flags.IntVar(&o.Concurrent, "concurrent", 20, "how many StageSets are reconciled at once")
+	flags.IntVar(&o.Concurrent, "concurrent", 20,
+		"how many StageSets are reconciled at once; a namespace has at most half of what others leave free, and at least one")
 	flags.IntVar(&o.ApplyConcurrency, "apply-concurrency", 8, "how many requests of one StageSet run at once")
 	flags.DurationVar(&o.DefaultInterval, "default-interval", 10*time.Minute,
 		"interval of StageSets that set none; 30s to 24h")

@@ -29,18 +29,27 @@ const maxRetryInterval = 2 * time.Minute
 
 // conclude writes status and events, and picks when the next pass is due. Nothing else does.
 func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome) (ctrl.Result, error) {
+	name := client.ObjectKeyFromObject(snap.set)
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil // the process ends, and what a pass found out that was interrupted is not true
+	}
 	if ended.released {
-		r.memory.forget(client.ObjectKeyFromObject(snap.set))
+		r.forget(name)
+		passes.WithLabelValues(endedDeleted).Inc()
 		return ctrl.Result{}, nil
 	}
 	before := snap.set.DeepCopy()
 	snap.set.Status = status.Next(snap.set, ended.Outcome, r.Clock.Now())
 	if !equality.Semantic.DeepEqual(before.Status, snap.set.Status) {
 		if err := r.Client.Status().Patch(ctx, snap.set, client.MergeFrom(before)); err != nil {
+			passes.WithLabelValues(endedError).Inc()
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 		r.announce(before, snap.set, ended.Outcome)
 	}
+	condition := meta.FindStatusCondition(snap.set.Status.Conditions, v1.ConditionReady)
+	passes.WithLabelValues(condition.Reason).Inc()
+	measureReady(name, condition.Status == metav1.ConditionTrue)
 	if ended.Failure != nil {
 		log.FromContext(ctx).Info("pass failed", "reason", ended.Failure.Reason, "kind", ended.Failure.Kind.String(),
 			"stage", ended.Failure.Stage, "message", status.Truncate(ended.Failure.Error()))

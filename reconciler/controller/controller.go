@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,8 +77,15 @@ type outcome struct {
 // Reconcile is one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	snap, err := r.snapshot(ctx, request)
-	if err != nil || snap == nil {
+	switch {
+	case ctx.Err() != nil:
+		return ctrl.Result{}, nil
+	case err != nil:
+		passes.WithLabelValues(endedError).Inc()
 		return ctrl.Result{}, err
+	case snap == nil:
+		passes.WithLabelValues(endedDeleted).Inc()
+		return ctrl.Result{}, nil
 	}
 	return r.conclude(ctx, snap, r.reconcile(ctx, snap))
 }
@@ -87,7 +95,7 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 	var set v1.StageSet
 	switch err := r.Client.Get(ctx, request.NamespacedName, &set); {
 	case apierrors.IsNotFound(err):
-		r.memory.forget(request.NamespacedName)
+		r.forget(request.NamespacedName)
 		return nil, r.abandoned(ctx, request.NamespacedName)
 	case err != nil:
 		return nil, fmt.Errorf("read StageSet %s: %w", request.NamespacedName, err)
@@ -120,4 +128,10 @@ func (r *Reconciler) reconcile(ctx context.Context, snap *snapshot) outcome {
 		return outcome{Outcome: status.Outcome{Kind: status.Suspended}}
 	}
 	return r.release(ctx, snap)
+}
+
+// forget ends what is known of a StageSet that is gone.
+func (r *Reconciler) forget(name types.NamespacedName) {
+	r.memory.forget(name)
+	forgetReady(name)
 }

@@ -117,6 +117,7 @@ func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) 
 	return release.New(cleared, r.stages(next.set, next.pinned), pipeline.Recorded(records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
+		Measure:     Steps{Clock: r.Clock}.Begin,
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
 	}), nil
 }
@@ -169,6 +170,7 @@ func startedAt(set *v1.StageSet, name, digest string) time.Time {
 
 // finish deletes what left the release and brings the inventories to what is.
 func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run) outcome {
+	defer Steps{Clock: r.Clock}.Begin("prune")()
 	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired())
 	r.reportOrphans(ctx, snap, result.Orphans)
 	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {

@@ -40,10 +40,10 @@ const (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager adds the controller with its indexes and watches; concurrent is its number of workers. Sources are
+// SetupWithManager adds the controller with its indexes and watches; workers are its workers and their queue. Sources are
 // watched with the reconciler's own identity, only to be woken: what is applied is read as the tenant. A kind of source
 // that the cluster does not serve is not watched.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, concurrent int) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers controller.Options) error {
 	indexes := mgr.GetFieldIndexer()
 	for field, extract := range map[string]client.IndexerFunc{indexSource: sourcesOf, indexDependency: dependenciesOf} {
 		if err := indexes.IndexField(ctx, &v1.StageSet{}, field, extract); err != nil {
@@ -67,7 +67,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, con
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.residents), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: relabelled, DeleteFunc: func(event.DeleteEvent) bool { return false }})).
 		WatchesRawSource(policies).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent})
+		WithOptions(workers)
 	for _, kind := range sourceKinds {
 		gvk := sourcev1.GroupVersion.WithKind(string(kind))
 		_, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)

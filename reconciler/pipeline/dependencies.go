@@ -28,6 +28,7 @@ func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned Pi
 	if len(set.Spec.DependsOn) == 0 {
 		return nil
 	}
+	defer p.step("dependencies")()
 	if set.Spec.ServiceAccountName == "" {
 		return failure.NewStalled(v1.ReasonServiceAccountRequired,
 			"spec.dependsOn is read as spec.serviceAccountName: set it")

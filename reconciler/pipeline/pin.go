@@ -54,6 +54,16 @@ type Pipeline struct {
 	Graph    Graph
 	// Concurrency bounds the requests of one release that are under way at once.
 	Concurrency int
+	// Measure is told when a step begins, and then when it ends; nil measures nothing.
+	Measure func(step string) (end func())
+}
+
+// step begins a step; what it returns ends it.
+func (p *Pipeline) step(name string) (end func()) {
+	if p.Measure == nil {
+		return func() {}
+	}
+	return p.Measure(name)
 }
 
 // PinnedStage is a stage with its account's client and its pinned source.
@@ -156,6 +166,7 @@ func (p *Pipeline) accounts(ctx context.Context, set *v1.StageSet) (Pinned, erro
 // sources pins the sources of all stages. Stages that name the same source as the same account share one read; stages
 // with different accounts are each read for, but all stages of a run have one revision of a source.
 func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned) error {
+	defer p.step("sources")()
 	type read struct {
 		ref     v1.SourceReference
 		account tenant.Account

@@ -31,15 +31,13 @@ func (p *Pipeline) Prepare(
 	if err != nil {
 		return preflight.Cleared{}, err
 	}
-	for i, stage := range stages {
-		review.Manifests(ctx, stage.Name, pinned.Stages[i].Pin, pinned.Stages[i].Client.Account().Name, rendered(stage))
-	}
-	if err := review.Err(); err != nil {
+	if err := p.review(ctx, pinned, stages, review); err != nil {
 		return preflight.Cleared{}, err
 	}
 	if err := refuseMassPrune(set, pinned, stages, records); err != nil {
 		return preflight.Cleared{}, err
 	}
+	defer p.step("preflight")()
 	return preflight.Check(ctx, preflight.Input{
 		Applier:     ownership.Applier{Owner: Owner(set), Claims: p.Claims},
 		Recorded:    Recorded(records),
@@ -58,6 +56,15 @@ func rendered(stage preflight.Stage) iter.Seq2[*unstructured.Unstructured, strin
 			}
 		}
 	}
+}
+
+// review has every object reviewed.
+func (p *Pipeline) review(ctx context.Context, pinned Pinned, stages []preflight.Stage, review Review) error {
+	defer p.step("policies")()
+	for i, stage := range stages {
+		review.Manifests(ctx, stage.Name, pinned.Stages[i].Pin, pinned.Stages[i].Client.Account().Name, rendered(stage))
+	}
+	return review.Err()
 }
 
 // size is the size of all rendered objects.
@@ -91,6 +98,7 @@ func Recorded(records []inventory.Record) map[inventory.Key]v1.InventoryEntry {
 // build renders all stages and sets their namespaces, and reports the problems of all of them. What all stages render
 // together is bounded as a single one is: a pass has all of it in memory, and a run that waits keeps it.
 func (p *Pipeline) build(ctx context.Context, set *v1.StageSet, pinned Pinned) ([]build.StageManifests, error) {
+	defer p.step("build")()
 	built := make([]build.StageManifests, len(pinned.Stages))
 	var (
 		problems []error

@@ -38,6 +38,7 @@ func unlooked(checks []preflight.ReadyCheck) []checkResult {
 func (r *Run) look(ctx context.Context, stage *stage) error {
 	judge := stage.cleared.Judge()
 	judge.Refill()
+	defer r.step("health")()
 	var entries []v1.InventoryEntry
 	for _, object := range stage.cleared.Objects() {
 		key := object.Key()

@@ -36,6 +36,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Concurrency bounds the requests that are under way at once.
 	Concurrency int
+	// Measure is told when a step begins, and then when it ends; nil measures nothing.
+	Measure func(step string) (end func())
 	// BeforeWrite is called before the first write to a target; it may be called more than once.
 	BeforeWrite func(ctx context.Context) error
 }
@@ -171,6 +173,14 @@ func (r *Run) Advance(ctx context.Context, book *store.Book) (Progress, error) {
 			return r.progress(decision), nil
 		}
 	}
+}
+
+// step begins a step; what it returns ends it.
+func (r *Run) step(name string) (end func()) {
+	if r.options.Measure == nil {
+		return func() {}
+	}
+	return r.options.Measure(name)
 }
 
 // needsLook is true when a stage has to be waited for, or failed, by what an earlier pass saw, or has checks that were not

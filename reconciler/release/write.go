@@ -13,6 +13,7 @@ import (
 // write writes what remains of a stage. The inventory is written before, with everything that may come to exist, and
 // after, with what the API server answered; also when the apply fails half-way.
 func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
+	defer r.step("apply")()
 	if err := r.options.BeforeWrite(ctx); err != nil {
 		return err
 	}

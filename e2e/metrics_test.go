@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/e2e/process"
+)
+
+// Every pass is counted by how it ended, every step is measured, and a StageSet has its number as long as it is there.
+func TestMetricsOfPasses(t *testing.T) {
+	s := setup(t)
+	address := fmt.Sprintf("127.0.0.1:%d", process.FreePort(t))
+	s.ownReconciler(t, "--metrics-bind-address="+address)
+	n := s.tenant(t)
+	has := func(patterns ...string) {
+		t.Helper()
+		cluster.Eventually(t, func(ctx context.Context) error {
+			content, err := scrape(ctx, address)
+			if err != nil {
+				return err
+			}
+			for _, pattern := range patterns {
+				if !regexp.MustCompile("(?m)^" + pattern + "$").MatchString(content) {
+					return fmt.Errorf("there is no %s in\n%s", pattern, strings.Join(
+						regexp.MustCompile("(?m)^stageset_(re|qu|st).*$").FindAllString(content, -1), "\n"))
+				}
+			}
+			return nil
+		})
+	}
+	readiness := func(name string) string {
+		return fmt.Sprintf(`stageset_ready\{name="%s",namespace="%s"\} `, name, n.namespace)
+	}
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.stageSet(t, "app", oneStage("app"))
+	n.stageSet(t, "lost", oneStage("missing"))
+	n.waitReady(t, "app", "app", revision)
+	n.wait(t, "lost", cluster.Condition(v1.ConditionReady, "False", v1.ReasonSourceNotFound))
+	has(readiness("app")+"1", readiness("lost")+"0",
+		`stageset_reconcile_total\{reason="Succeeded"\} [1-9]\d*`, `stageset_reconcile_total\{reason="SourceNotFound"\} [1-9]\d*`,
+		`stageset_queue_seconds_count [1-9]\d*`)
+	for _, step := range []string{"sources", "build", "policies", "preflight", "apply", "prune"} {
+		has(fmt.Sprintf(`stageset_step_seconds_count\{step="%s"\} [1-9]\d*`, step))
+	}
+
+	n.delete(t, "app")
+	n.gone(t, "app")
+	has(`stageset_reconcile_total\{reason="Deleted"\} [1-9]\d*`)
+	cluster.Eventually(t, func(ctx context.Context) error {
+		content, err := scrape(ctx, address)
+		if err == nil && regexp.MustCompile(readiness("app")).MatchString(content) {
+			return fmt.Errorf("a StageSet that is gone has a number")
+		}
+		return err
+	})
+}
