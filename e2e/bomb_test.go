@@ -72,6 +72,15 @@ func TestBombsAreRefusedInLittleMemory(t *testing.T) {
 		r.offer(t, artifacts.TarGz(t, map[string]string{"one/config.yaml": document, "two/config.yaml": configMap("more", "1")}))
 		r.refuses(t, v1.ReasonBuildFailed, "one/config.yaml:")
 	})
+	t.Run("replacement that doubles", func(t *testing.T) {
+		const double = "- source: {kind: ConfigMap, name: settings, fieldPath: data.value}\n  targets: [{select: {kind: ConfigMap}, " +
+			"fieldPaths: [data.value], options: {delimiter: '-', index: 9}}]\n"
+		r.offer(t, artifacts.TarGz(t, map[string]string{
+			"one/kustomization.yaml": "resources: [config.yaml]\nreplacements:\n" + strings.Repeat(double, 60),
+			"one/config.yaml":        configMap("settings", "2"), "two/config.yaml": configMap("more", "1"),
+		}))
+		r.refuses(t, v1.ReasonBuildFailed, "one/kustomization.yaml: replacements: kustomize may have to copy more than 64 MiB")
+	})
 	peak := peakMemory(t, reconciler)
 	t.Logf("the reconciler has used %d MiB at most", peak/mebi)
 	if peak > maxMemory {

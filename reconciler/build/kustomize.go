@@ -19,7 +19,7 @@ var errTooSlow = fmt.Errorf("kustomize took longer than %s", kustomizeTimeout)
 // a scan first reads every file that the kustomization reaches, and kustomize then works on what the scan understood (see
 // scan). There, no reference has the form of a URL, and no file but those that the scan found exists.
 //
-// What this does not bound is the memory that replacements and vars can make of a small kustomization.
+// What it copies cannot be bounded while it runs, so that it is estimated before (see growth).
 func (b *builder) kustomize(ctx context.Context, dir string, components *stageComponents) ([]Object, error) {
 	s := newScan(b)
 	if components != nil {
@@ -31,6 +31,9 @@ func (b *builder) kustomize(ctx context.Context, dir string, components *stageCo
 	}
 	if entered.component {
 		return nil, located(entered.file, 0, "a Component renders nothing by itself; include it from a kustomization")
+	}
+	if err := s.checkGrowth(ctx, dir); err != nil {
+		return nil, err
 	}
 	warmUp()
 	resources, err := s.run(ctx, dir)

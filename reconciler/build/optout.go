@@ -6,15 +6,11 @@ import (
 	v1 "github.com/stageset/stageset/api/v1"
 )
 
-// optOut is the configuration of a transformer that annotates objects, and nothing in them, so that they are left as they
-// are by substitution.
-var optOut = map[string]any{
-	"apiVersion":  "builtin",
-	"kind":        "AnnotationsTransformer",
-	"metadata":    map[string]any{"name": "substitution-opt-out"},
-	"annotations": map[string]any{v1.AnnotationSubstitute: v1.SubstituteDisabled},
-	"fieldSpecs":  []any{map[string]any{"path": "metadata/annotations", "create": true}},
-}
+// optOutText is the configuration of a transformer that annotates objects, and nothing in them, so that substitution leaves
+// them as they are.
+const optOutText = `{"apiVersion": "builtin", "kind": "AnnotationsTransformer", "metadata": {"name": "substitution-opt-out"}, ` +
+	`"annotations": {"` + v1.AnnotationSubstitute + `": "` + v1.SubstituteDisabled + `"}, ` +
+	`"fieldSpecs": [{"path": "metadata/annotations", "create": true}]}`
 
 // vetOptOut lets the annotation of a kustomization hold for all that it renders. It comes after plugins are vetted, because
 // it adds one.
@@ -26,10 +22,6 @@ func (s *scan) vetOptOut(at site, content *types.Kustomization) error {
 		return at.fail(v1.AnnotationSubstitute, "a Component cannot opt out of substitution: it would for all that includes it; "+
 			"annotate its objects")
 	}
-	text, err := encode(optOut)
-	if err != nil {
-		return err
-	}
-	content.Transformers = append(content.Transformers, string(text))
+	content.Transformers = append(content.Transformers, optOutText)
 	return nil
 }

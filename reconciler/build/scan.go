@@ -40,6 +40,13 @@ type kustomization struct {
 	bytes  int
 	// component says that it is of kind Component.
 	component bool
+
+	// dir and content are where it is and what it says, once it is vetted; items are the objects of its own files, bases and
+	// components the directories that it includes.
+	dir               string
+	content           *types.Kustomization
+	items             []*item
+	bases, components []string
 }
 
 func newScan(b *builder) *scan {
@@ -72,6 +79,7 @@ func (s *scan) enter(ctx context.Context, dir string, trail []string) (*kustomiz
 	if err := s.addComponents(ctx, at, content, trail); err != nil {
 		return nil, err
 	}
+	at.within.dir, at.within.content = dir, content
 	text, err := encode(content)
 	if err != nil {
 		return nil, at.fail("", "%w", err)

@@ -72,6 +72,11 @@ func (s *scan) include(ctx context.Context, at site, to target, component bool, 
 	case component && !included.component:
 		return located(included.file, 0, "%s includes this as a component, but it is not of kind Component", at.file)
 	}
+	if component {
+		at.within.components = append(at.within.components, to.name)
+	} else {
+		at.within.bases = append(at.within.bases, to.name)
+	}
 	at.within.visits += included.visits
 	at.within.bytes += included.bytes
 	if at.within.visits > maxBaseVisits {
@@ -104,6 +109,7 @@ func (s *scan) resourceFile(at site, reference string, to target) error {
 			s.origins[key] = object.Origin
 		}
 		s.noteSecret(object.Object)
+		at.within.items = append(at.within.items, newItem(object, to.name))
 	}
 	return s.offer(to.name, documents)
 }
