@@ -49,7 +49,7 @@ var provocations = map[string]provocation{
 		spec: rule("true") + strings.ReplaceAll(reference, "ConfigMap", "Service")},
 	"is Secret, which is never a parameter: every message could show it": {
 		spec: rule("true") + strings.ReplaceAll(reference, "ConfigMap", "Secret")},
-	"costs more than … units: bound the lists it loops over, and do not nest loops": {
+	"costs more than 200000 units: bound the lists it loops over, and do not nest loops": {
 		spec:      rule(many + ".all(a, " + many + ".all(b, " + many + ".all(c, " + many + ".all(d, a + b + c + d > 0))))"),
 		arguments: evaluate},
 	"was not evaluated: the request needs more than 128 authorizer checks": {
