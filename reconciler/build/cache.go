@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -129,9 +130,23 @@ func (c *Cache) build(ctx context.Context, key cacheKey, own *flight, build func
 		c.total += size
 		c.evict()
 	}
-	delete(c.flights, key)
 	close(own.done)
+	var left *leftAloneError
+	if errors.As(own.err, &left) && !own.abandoned {
+		go c.landAfter(left.ended, key)
+		return own.manifests, own.err
+	}
+	delete(c.flights, key)
 	return own.manifests, own.err
+}
+
+// landAfter keeps a build on its way until it has really ended. Who asks for it meanwhile is told what its caller was: each
+// try would else leave another run of kustomize behind.
+func (c *Cache) landAfter(ended <-chan struct{}, key cacheKey) {
+	<-ended
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	delete(c.flights, key)
 }
 
 // evict drops what was used least recently until the rest is within the limit.

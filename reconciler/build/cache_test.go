@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,5 +139,37 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	if small.total != 0 || small.recent.Len() != 0 {
 		t.Errorf("the cache keeps %d bytes beyond its limit", small.total)
+	}
+}
+
+// A build that was given up is not begun again before it has ended by itself.
+func TestCacheLeavesOneBuildAlone(t *testing.T) {
+	files := &countedFiles{files: artifact(map[string]string{"a.yaml": configMap("a")})}
+	cache := NewCache(1 << 20)
+	key, err := keyOf("sha256:1", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, running, _ := cache.lookUp(key)
+	ended := make(chan struct{})
+	_, err = cache.build(t.Context(), key, running, func() (Manifests, error) {
+		return Manifests{}, &leftAloneError{errTooSlow, ended}
+	})
+	for range 3 {
+		if !errors.Is(err, errTooSlow) {
+			t.Fatalf("error %v, want that it took too long", err)
+		}
+		_, err = cache.Build(t.Context(), "sha256:1", files.open, Options{})
+	}
+	if got := files.opened.Load(); got != 0 {
+		t.Errorf("%d builds were begun", got)
+	}
+	close(ended)
+	for err != nil && t.Context().Err() == nil {
+		runtime.Gosched()
+		_, err = cache.Build(t.Context(), "sha256:1", files.open, Options{})
+	}
+	if got := files.opened.Load(); got != 1 {
+		t.Errorf("%d builds were begun once it had ended, want 1", got)
 	}
 }

@@ -13,6 +13,16 @@ import (
 // errTooSlow says that kustomize took too long.
 var errTooSlow = fmt.Errorf("kustomize took longer than %s", kustomizeTimeout)
 
+// leftAloneError is a run of kustomize that nobody waits for any more.
+type leftAloneError struct {
+	err error
+	// ended is closed when the run has ended.
+	ended <-chan struct{}
+}
+
+func (e *leftAloneError) Error() string { return e.err.Error() }
+func (e *leftAloneError) Unwrap() error { return e.err }
+
 // kustomize is what the kustomization in dir renders, with the components of the stage if it is the stage's directory.
 //
 // kustomize would fetch remote bases with git and over HTTP, and offers no way to forbid it. So it never sees the artifact:
@@ -56,27 +66,28 @@ func (b *builder) kustomize(ctx context.Context, dir string, components *stageCo
 	return objects, nil
 }
 
-// run runs kustomize, which knows no context: when ctx ends, it is left alone and stops at the next file that it reads.
+// run runs kustomize, which knows no context: when ctx ends, it is left alone, and stops at the next file that it reads or
+// when it is done.
 func (s *scan) run(ctx context.Context, dir string) (resmap.ResMap, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, kustomizeTimeout, errTooSlow)
 	defer cancel()
-	type outcome struct {
+	var (
 		resources resmap.ResMap
 		err       error
-	}
-	done := make(chan outcome, 1)
+	)
+	ended := make(chan struct{})
 	go func() {
-		resources, err := s.krusty(vettedFiles{scan: s, alive: ctx.Err}, dir)
-		done <- outcome{resources, err}
+		defer close(ended)
+		resources, err = s.krusty(vettedFiles{scan: s, alive: ctx.Err}, dir)
 	}()
 	select {
-	case o := <-done:
+	case <-ended:
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return o.resources, o.err
+		return resources, err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, &leftAloneError{context.Cause(ctx), ended}
 	}
 }
 
