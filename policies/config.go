@@ -51,6 +51,9 @@ type Config struct {
 	// TrustNamespaceKeys lets the annotation stages.metio.wtf/default-service-account of a Namespace count. It is for clusters
 	// where tenants cannot write annotations of their Namespace.
 	TrustNamespaceKeys bool `json:"trustNamespaceKeys,omitempty"`
+	// NoCrossNamespaceRefs confines the StageSets of all namespaces to their own, and not only those of tenants: the built-in
+	// no-cross-namespace-refs is about all of them then.
+	NoCrossNamespaceRefs bool `json:"noCrossNamespaceRefs,omitempty"`
 	// ParamResources are the kinds that policies can have as parameters, never Secret; unset is DefaultParamResources.
 	ParamResources []v1alpha1.ParamKind `json:"paramResources,omitempty"`
 	// ReservedNamespaces are where tenants cannot apply anything, besides kube-system, kube-public and kube-node-lease: the

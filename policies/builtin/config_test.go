@@ -279,3 +279,43 @@ func TestPoliciesAreCopies(t *testing.T) {
 		t.Errorf("the first name (-want +got):\n%s", diff)
 	}
 }
+
+// TestNoCrossNamespaceRefs: where no namespace is left, none is, whoever it belongs to.
+func TestNoCrossNamespaceRefs(t *testing.T) {
+	const rule = "no-cross-namespace-refs"
+	for name, test := range map[string]struct {
+		config  policies.Config
+		denied  bool
+		invalid string
+	}{
+		"a tenant":             {policies.Config{}, true, ""},
+		"a platform namespace": {policies.Config{PlatformNamespaces: []string{"team-a"}}, false, ""},
+		"a platform namespace, confined": {
+			policies.Config{PlatformNamespaces: []string{"team-a"}, NoCrossNamespaceRefs: true}, true, "",
+		},
+		"a single tenant, confined": {
+			policies.Config{PlatformNamespaces: []string{policies.AllNamespaces}, NoCrossNamespaceRefs: true}, true, "",
+		},
+		"confined, and not": {
+			policies.Config{Rules: map[string]policies.Switch{rule: policies.SwitchOff}, NoCrossNamespaceRefs: true}, false,
+			"policy config: noCrossNamespaceRefs: has no effect with rules.no-cross-namespace-refs: Off: it wants Deny",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := builtin.Compile(t.Context(), test.config)
+			if diff := cmp.Diff(test.invalid, message(err)); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if err == nil && policiesOf(set.Validate(t.Context(), worst()).Denied)[rule] != test.denied {
+				t.Errorf("denied is not %t", test.denied)
+			}
+		})
+	}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -134,6 +134,10 @@ func configure(list []v1alpha1.StageSetPolicy, config policies.Config) ([]v1alph
 			invalid = append(invalid, fmt.Errorf("rules: there is no rule %q; there are %s", name, names(list)))
 		}
 	}
+	if setting, ok := config.Rules[noCrossNamespaceRefs]; config.NoCrossNamespaceRefs && ok && setting != policies.SwitchDeny {
+		invalid = append(invalid, fmt.Errorf("noCrossNamespaceRefs: has no effect with rules.%s: %s: it wants Deny",
+			noCrossNamespaceRefs, setting))
+	}
 	return enabled, errors.Join(invalid...)
 }
 

@@ -6,6 +6,7 @@ import "github.com/stageset/stageset/policies"
 const (
 	defaultServiceAccount = "default-service-account"
 	authorMayUseAccount   = "author-may-use-service-account"
+	noCrossNamespaceRefs  = "no-cross-namespace-refs"
 	reservedNamespaces    = "reserved-namespaces"
 )
 
@@ -18,8 +19,9 @@ func Params(config policies.Config) map[string]map[string]any {
 			"defaultServiceAccount": config.DefaultServiceAccount,
 			"trustNamespaceKeys":    config.TrustNamespaceKeys,
 		},
-		authorMayUseAccount: {"trustedRequesters": list(config.TrustedRequesters)},
-		reservedNamespaces:  {"reservedNamespaces": list(config.ReservedNamespaces)},
+		authorMayUseAccount:  {"trustedRequesters": list(config.TrustedRequesters)},
+		noCrossNamespaceRefs: {"everywhere": config.NoCrossNamespaceRefs},
+		reservedNamespaces:   {"reservedNamespaces": list(config.ReservedNamespaces)},
 	}
 }
 

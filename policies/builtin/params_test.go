@@ -2,7 +2,6 @@ package builtin_test
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,43 +13,61 @@ import (
 	"github.com/stageset/stageset/policies/builtin"
 )
 
-// TestParams: every built-in policy that reads params has a value for them, and exported with it carries what is configured.
+// TestParams: params have what is configured, and so have the policies that are exported with them.
 func TestParams(t *testing.T) {
 	config := policies.Config{
 		DefaultServiceAccount: "the-account", TrustedRequesters: []string{"the-requester"},
-		ReservedNamespaces: []string{"the-namespace"},
-	}
-	configured := map[string]string{
-		"default-service-account": "the-account", "author-may-use-service-account": "the-requester",
+		ReservedNamespaces: []string{"the-namespace"}, NoCrossNamespaceRefs: true,
 	}
 	params := builtin.Params(config)
-	var exported []string
-	for _, policy := range load(t) {
-		if policy.Spec.Target == v1alpha1.TargetManifest || policy.Spec.Target == v1alpha1.TargetSource {
-			continue // which cannot be exported
+	for name, want := range map[string]map[string]any{
+		"author-may-use-service-account": {"trustedRequesters": []any{"the-requester"}},
+		"reserved-namespaces":            {"reservedNamespaces": []any{"the-namespace"}},
+	} {
+		if diff := cmp.Diff(want, params[name]); diff != "" {
+			t.Errorf("params of %s (-want +got):\n%s", name, diff)
 		}
-		result, err := policies.Export(&policy, policies.ExportOptions{Params: params[policy.Name]})
+	}
+	for name, want := range map[string]string{
+		"default-service-account": "the-account", "no-cross-namespace-refs": `{\"everywhere\": dyn(true)}`, "no-self-dependency": "",
+	} {
+		result, err := policies.Export(named(t, name), policies.ExportOptions{Params: params[name]})
 		if err != nil {
-			t.Errorf("%s: %v", policy.Name, err)
+			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		text, err := json.Marshal(result)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want, ok := configured[policy.Name]; ok {
-			exported = append(exported, policy.Name)
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%s does not carry %s", policy.Name, want)
-			}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not carry %s: %s", name, want, text)
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(configured)), exported); diff != "" {
-		t.Errorf("exported with params (-want +got):\n%s", diff)
+}
+
+// TestNoParamsAreMissing: whatever built-in policy reads params has a value for them.
+func TestNoParamsAreMissing(t *testing.T) {
+	params := builtin.Params(policies.Config{})
+	for _, policy := range load(t) {
+		text, err := json.Marshal(policy.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reads := strings.Contains(string(text), "params."); reads != (params[policy.Name] != nil) {
+			t.Errorf("%s reads params: %t, and has %v", policy.Name, reads, params[policy.Name])
+		}
 	}
-	if diff := cmp.Diff([]any{"the-namespace"}, params["reserved-namespaces"]["reservedNamespaces"]); diff != "" {
-		t.Errorf("reserved namespaces (-want +got):\n%s", diff)
+}
+
+func named(t *testing.T, name string) *v1alpha1.StageSetPolicy {
+	t.Helper()
+	list := load(t)
+	i := slices.IndexFunc(list, func(p v1alpha1.StageSetPolicy) bool { return p.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no policy %s", name)
 	}
+	return &list[i]
 }
 
 // TestConfigured: what is off is not there, and the others have the action that the config says.
