@@ -98,8 +98,8 @@ func TestBuildPlain(t *testing.T) {
 			want: []string{"ConfigMap c cm.json:1"},
 		},
 		"other files are named": {
-			files: map[string]string{"README.md": "# x", "app/notes.txt": "x", "app/cm.yaml": configMap("a"), "app/Makefile": "all:"},
-			want:  []string{"ConfigMap a app/cm.yaml:1"}, ignored: []string{"README.md", "app/Makefile", "app/notes.txt"},
+			files: map[string]string{"README.md": "# x", "app/notes.txt": "x", "app/CM.YML": configMap("a"), "app/Makefile": "all:"},
+			want:  []string{"ConfigMap a app/CM.YML:1"}, ignored: []string{"README.md", "app/Makefile", "app/notes.txt"},
 		},
 		"no manifests": {files: map[string]string{"app/README.md": "x"}, path: "app", ignored: []string{"app/README.md"}},
 		"lists at any depth": {

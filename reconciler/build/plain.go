@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 )
 
-// manifestExtensions are those of files that a plain directory's manifests are in.
+// manifestExtensions are those of files that a plain directory's manifests are in, in whatever case.
 var manifestExtensions = []string{".yaml", ".yml", ".json"}
 
 // part is something that a directory renders: a file of manifests, or a directory that kustomize builds.
@@ -85,7 +86,7 @@ func (b *builder) entryParts(ctx context.Context, name string, entry fs.DirEntry
 		return b.parts(ctx, name)
 	case !entry.Type().IsRegular():
 		return nil, located(name, 0, "is neither a file nor a directory")
-	case !slices.Contains(manifestExtensions, path.Ext(name)):
+	case !slices.Contains(manifestExtensions, strings.ToLower(path.Ext(name))):
 		b.ignored = append(b.ignored, name)
 		return nil, nil
 	}

@@ -38,7 +38,7 @@ func (p parser) parse(file string, data []byte) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if path.Ext(file) == ".json" {
+	if strings.EqualFold(path.Ext(file), ".json") {
 		return p.parseJSON(file, data)
 	}
 	var documents []document

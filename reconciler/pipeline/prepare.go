@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -129,9 +130,20 @@ func (p *Pipeline) build(ctx context.Context, set *v1.StageSet, pinned Pinned) (
 // render builds a stage. What was built before needs no artifact. The source is part of the artifact's name: a digest alone
 // may be told by the status of a source whose owner may not read what it is the digest of.
 func (p *Pipeline) render(ctx context.Context, stage *PinnedStage) (build.Manifests, error) {
-	fetch := func(ctx context.Context) (build.Artifact, error) { return p.Fetcher.Fetch(ctx, stage.Pin) }
+	built := false
+	fetch := func(ctx context.Context) (build.Artifact, error) {
+		built = true
+		return p.Fetcher.Fetch(ctx, stage.Pin)
+	}
 	id := string(stage.Pin.UID) + "/" + stage.Pin.Digest
-	return p.Builds.Build(ctx, id, fetch, build.OptionsOf(stage.Stage, stage.Variables))
+	manifests, err := p.Builds.Build(ctx, id, fetch, build.OptionsOf(stage.Stage, stage.Variables))
+	if ignored := manifests.Ignored(); built && len(ignored) > 0 {
+		const shown = 20
+		logr.FromContextOrDiscard(ctx).Info("files in a directory of manifests do not end as manifests do, and are not rendered",
+			"stage", stage.Stage.Name, "revision", stage.Pin.Revision, "count", len(ignored),
+			"files", ignored[:min(len(ignored), shown)])
+	}
+	return manifests, err
 }
 
 func (p *Pipeline) place(ctx context.Context, set *v1.StageSet, pinned Pinned, built []build.StageManifests) error {

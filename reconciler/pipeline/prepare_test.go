@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -134,5 +136,24 @@ func TestOneArtifactIsFetchedOnce(t *testing.T) {
 	stage.Pin.UID = "00000000-0000-0000-0000-000000000099"
 	if _, err := p.render(t.Context(), &stage); err == nil {
 		t.Error("another source got the artifact without fetching it")
+	}
+}
+
+// T-88: what a directory of manifests has besides manifests is told once, not in each pass.
+func TestIgnoredFilesAreToldOnce(t *testing.T) {
+	p, pinned, _ := stages(t, 1, packed(t, map[string]string{
+		"CM.YAML": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "b/README.md": "no manifest", "a.yaml.tmpl": "{{",
+	}), http.StatusOK)
+	p.Builds = build.NewCache(1 << 20)
+	var lines []string
+	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+	for range 2 {
+		manifests, err := p.render(ctx, &pinned.Stages[0])
+		if err != nil || len(manifests.Objects()) != 1 {
+			t.Fatalf("%d objects, error %v", len(manifests.Objects()), err)
+		}
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], `"files"=["a.yaml.tmpl" "b/README.md"]`) {
+		t.Errorf("log %q", lines)
 	}
 }
