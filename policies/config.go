@@ -105,6 +105,10 @@ func (c Config) validate() error {
 		}
 	}
 	for i, kind := range c.ParamResources {
+		if kind.APIVersion == "" || kind.Kind == "" {
+			invalid = append(invalid, fmt.Errorf("paramResources[%d]: apiVersion and kind are set together", i))
+			continue
+		}
 		if err := allows(&kind, c.ParamResources); err != nil {
 			invalid = append(invalid, fmt.Errorf("paramResources[%d]: %w", i, err))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 )
 
@@ -69,6 +70,26 @@ trustNamespaceKeys: true
 		},
 		"an account that cannot be one": {
 			text: "defaultServiceAccount: system:admin", wantErr: `defaultServiceAccount: "system:admin": a lowercase RFC 1123`,
+		},
+		"parameters": {
+			text: "paramResources: [{apiVersion: v1, kind: ConfigMap}, {apiVersion: example.com/v1, kind: Limit}]",
+			want: policies.Config{ParamResources: []v1alpha1.ParamKind{
+				{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: "example.com/v1", Kind: "Limit"},
+			}},
+		},
+		"no parameters": {
+			text: "paramResources: []", want: policies.Config{ParamResources: []v1alpha1.ParamKind{}},
+		},
+		"parameters that are never any": {
+			text:    "paramResources: [{apiVersion: v1, kind: ConfigMap}, {apiVersion: v1, kind: Secret}]",
+			wantErr: "paramResources[1]: is Secret, which is never a parameter: every message could show it",
+		},
+		"parameters that are the same by another name": {
+			text:    "paramResources: [{apiVersion: /v1, kind: Secret}]",
+			wantErr: "paramResources[0]: is Secret, which is never a parameter",
+		},
+		"parameters of no kind": {
+			text: "paramResources: [{apiVersion: v1}]", wantErr: "paramResources[0]: apiVersion and kind are set together",
 		},
 		"no YAML": {text: "rules: [", wantErr: "did not find expected node content"},
 	} {
