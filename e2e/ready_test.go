@@ -223,7 +223,7 @@ func TestScaledWhileItIsWaitedFor(t *testing.T) {
 		"two/README.md":     "nothing yet",
 		"three/config.yaml": configMap("settings", "1"),
 	})
-	n.stageSet(t, "app", twoStages("app")+"- {name: three, path: three, sourceRef: {kind: GitRepository, name: app}}\n")
+	n.stageSet(t, "app", threeStages)
 	n.wait(t, "app", phase("one", v1.StageVerifying))
 	mark := n.Audit(t)
 	n.patch(t, web, `{"spec":{"replicas":3}}`)
@@ -234,6 +234,30 @@ func TestScaledWhileItIsWaitedFor(t *testing.T) {
 	if diff := cmp.Diff(int64(3), replicas(t, n.live(t, web))); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)
 	}
+}
+
+// T-44: what was healthy as it was applied does not hold the stage up because somebody scales it meanwhile.
+func TestScalingHoldsNothingUp(t *testing.T) {
+	n := shared(t).tenant(t)
+	gadget := n.gadgets(t)
+	web := cluster.Ref("apps/v1", "Deployment", n.namespace, "web")
+	revision := n.source(t, "app", map[string]string{
+		"one/app.yaml": documents(strings.Replace(deployment("web", "1"), "  replicas: 1\n", "", 1), gadget.manifest("slow")),
+		"two/app.yaml": configMap("settings", "1"),
+	})
+	n.stageSet(t, "app", twoStages("app"))
+	slow := gadget.ref(n.namespace, "slow")
+	n.condition(t, slow, "Ready", "False", "Loose", "it has to be wound")
+	n.WaitFor(t, web, cluster.Condition("Available", "True"))
+	n.wait(t, "app", messageHas("stage one waits for Gadget."+gadget.group+" "+n.namespace+"/slow: it has to be wound"))
+
+	n.Apply(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: pods, namespace: "+n.namespace+"}, spec: {hard: {pods: 1}}}")
+	n.WaitFor(t, cluster.Ref("v1", "ResourceQuota", n.namespace, "pods"), field("1", "status", "used", "pods"))
+	n.patch(t, web, `{"spec":{"replicas":3}}`)
+	n.WaitFor(t, web, cluster.Condition("Available", "False"))
+	n.condition(t, slow, "Ready", "True", "Wound", "it ticks")
+	n.waitReady(t, "app", "app", revision)
+	n.hasValue(t, "settings", "1")
 }
 
 func replicas(t *testing.T, live *unstructured.Unstructured) int64 {

@@ -11,14 +11,16 @@ import (
 )
 
 // reportCorrected says what others did to objects that the pass has applied again, whatever comes of the rest of the pass.
-func (r *Reconciler) reportCorrected(ctx context.Context, set *v1.StageSet, corrected release.Corrected) {
+func (r *Reconciler) reportCorrected(
+	ctx context.Context, set *v1.StageSet, corrected release.Corrected, redact func(string) string,
+) {
 	if corrected.Objects == 0 {
 		return
 	}
 	driftCorrected.Add(float64(corrected.Objects))
-	log.FromContext(ctx).Info("drift corrected", "objects", corrected.Text)
-	first := corrected.First
+	text, first := redact(corrected.Text), corrected.First
+	log.FromContext(ctx).Info("drift corrected", "objects", text)
 	// An event about the same pair within minutes is only counted, whatever its note is.
 	related := &corev1.ObjectReference{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name}
-	r.Events.Eventf(set, related, corev1.EventTypeNormal, v1.EventDriftCorrected, "Correct", "%s", note("corrected "+corrected.Text))
+	r.Events.Eventf(set, related, corev1.EventTypeNormal, v1.EventDriftCorrected, "Correct", "%s", note("corrected "+text))
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,6 +32,12 @@ type memo struct {
 	// run is a run that waits, and identity what it is a run of.
 	run      *release.Run
 	identity string
+	// began is when the run began.
+	began time.Time
+	// content is of what the last pass worked on, and begun is true when something of it was written that was not applied
+	// before, and not all of it yet.
+	content string
+	begun   bool
 	// review is kept because identity has the address of its policies: none that come later can get the same.
 	review *rules.Review
 	// failures counts the failures since the last pass that had none, or only waits.
@@ -67,14 +74,25 @@ func (m *memory) forget(name types.NamespacedName) {
 }
 
 // resume is the candidate that a pass goes on with: where the kept run is one of it, with the review that saw the run's
-// objects. A run of something else is forgotten.
-func (m *memo) resume(next candidate) candidate {
-	if m.run == nil || m.identity != next.identity {
+// objects. A run of something else is forgotten, and one that began an interval ago: what has drifted since is found by a new
+// one alone.
+func (m *memo) resume(next candidate, interval time.Duration) candidate {
+	if m.run == nil || m.identity != next.identity || next.began.Sub(m.began) >= interval {
 		m.drop()
 		return next
 	}
-	next.review = m.review
+	next.review, next.began = m.review, m.began
 	return next
+}
+
+// hasBegun is true when something of the content was written that was not applied before, and not all of it yet. midway is
+// what is believed of a content that an earlier process worked on.
+func (m *memo) hasBegun(content string, midway bool) bool {
+	if m.content != content {
+		m.begun = m.content == "" && midway
+		m.content = content
+	}
+	return m.begun
 }
 
 // keep remembers a run that waits, if all that wait fit into memory.
@@ -86,7 +104,7 @@ func (m *memo) keep(run *release.Run, of candidate, size int64) {
 		return
 	}
 	m.all.held += size
-	m.size, m.run, m.identity, m.review = size, run, of.identity, of.review
+	m.size, m.run, m.identity, m.review, m.began = size, run, of.identity, of.review, of.began
 }
 
 // drop forgets the run.

@@ -2,9 +2,13 @@ package controller
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/rules"
 )
@@ -38,16 +42,89 @@ func TestRunsThatWaitAreKeptWithinABudget(t *testing.T) {
 	}
 }
 
-// A run that is resumed was reviewed when it began: what the policies warned of then is what they warn of.
-func TestResumedRunKeepsItsReview(t *testing.T) {
-	var all memory
-	memo := all.of(types.NamespacedName{Name: "a"}, "uid")
+// A run that is resumed was reviewed when it began: what the policies warned of then is what they warn of. It is resumed for
+// an interval: then somebody has to look for drift again.
+func TestResume(t *testing.T) {
+	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	first, later := &rules.Review{}, &rules.Review{}
-	memo.keep(&release.Run{}, candidate{identity: "same", review: first}, 1)
-	if got := memo.resume(candidate{identity: "same", review: later}); got.review != first {
-		t.Error("the run goes on under a review that has not seen its objects")
+	cases := map[string]struct {
+		identity string
+		after    time.Duration
+		resumed  bool
+	}{
+		"the same":                   {identity: "same", after: 10*time.Minute - 1, resumed: true},
+		"another":                    {identity: "other"},
+		"the same after an interval": {identity: "same", after: 10 * time.Minute},
 	}
-	if got := memo.resume(candidate{identity: "other", review: later}); got.review != later || memo.run != nil {
-		t.Error("another run goes on under the review of the one before")
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var all memory
+			memo := all.of(types.NamespacedName{Name: "a"}, "uid")
+			memo.keep(&release.Run{}, candidate{identity: "same", review: first, began: began}, 1)
+			got := memo.resume(candidate{identity: tc.identity, review: later, began: began.Add(tc.after)}, 10*time.Minute)
+			if resumed := memo.run != nil; resumed != tc.resumed {
+				t.Fatalf("the run is resumed: %t, want %t", resumed, tc.resumed)
+			}
+			if fromMemory := got.review == first && got.began.Equal(began); fromMemory != tc.resumed {
+				t.Errorf("review and beginning are those of the kept run: %t, want %t", fromMemory, tc.resumed)
+			}
+		})
+	}
+}
+
+// Only what was written by a release that is not done keeps drift from being corrected in stages that are not reached.
+func TestHasBegun(t *testing.T) {
+	type pass struct {
+		content        string
+		midway, writes bool
+	}
+	cases := map[string]struct {
+		passes []pass
+		want   []bool
+	}{
+		"nothing is written":            {passes: []pass{{content: "a"}, {content: "a"}}, want: []bool{false, false}},
+		"something is written":          {passes: []pass{{content: "a", writes: true}, {content: "a"}}, want: []bool{false, true}},
+		"another release has not begun": {passes: []pass{{content: "a", writes: true}, {content: "b", midway: true}}, want: []bool{false, false}},
+		"an earlier process was midway": {passes: []pass{{content: "a", midway: true}, {content: "a"}}, want: []bool{true, true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var memo memo
+			var got []bool
+			for _, pass := range tc.passes {
+				begun := memo.hasBegun(pass.content, pass.midway)
+				got = append(got, begun)
+				memo.begun = begun || pass.writes
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("begun (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMidway(t *testing.T) {
+	revisions := map[string]string{"team-a/app": "2"}
+	cases := map[string]struct {
+		reason   string
+		revision string
+		observed int64
+		want     bool
+	}{
+		"waits":            {reason: v1.ReasonProgressing, revision: "2", observed: 1, want: true},
+		"succeeded":        {reason: v1.ReasonSucceeded, revision: "2", observed: 1},
+		"another revision": {reason: v1.ReasonProgressing, revision: "1", observed: 1},
+		"another spec":     {reason: v1.ReasonProgressing, revision: "2"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+			set.Status.ObservedGeneration = tc.observed
+			set.Status.LastAttemptedRevisions = map[string]string{"team-a/app": tc.revision}
+			set.Status.Conditions = []metav1.Condition{{Type: v1.ConditionReady, Reason: tc.reason}}
+			if got := midway(set, revisions); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -26,8 +28,10 @@ type candidate struct {
 	set    *v1.StageSet
 	review *rules.Review
 	pinned pipeline.Pinned
-	// identity changes with whatever makes a run another one.
-	identity string
+	// identity changes with whatever makes a run another one, and content with what it applies.
+	identity, content string
+	// began is when the run began.
+	began time.Time
 }
 
 // release is a pass of a StageSet that is neither deleted nor suspended.
@@ -42,12 +46,11 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 		snap.memo.drop()
 		return failed(err)
 	}
+	content := strconv.FormatInt(set.Generation, 10) + " " + pinned.Identity()
 	next := snap.memo.resume(candidate{
-		set: set, review: review, pinned: pinned,
-		identity: strings.Join([]string{
-			strconv.FormatInt(set.Generation, 10), set.Annotations[v1.AnnotationRequestedAt], review.Identity(), pinned.Identity(),
-		}, " "),
-	})
+		set: set, review: review, pinned: pinned, content: content, began: r.Clock.Now(),
+		identity: strings.Join([]string{content, set.Annotations[v1.AnnotationRequestedAt], review.Identity()}, " "),
+	}, r.interval(set))
 	ended := r.advance(ctx, snap, next)
 	ended.Revisions = pinned.Revisions()
 	if ended.Kind == status.Succeeded {
@@ -81,7 +84,8 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 	// Only a run that waits is kept; every other end starts anew.
 	snap.memo.drop()
 	progress, err := run.Advance(ctx, snap.book)
-	r.reportCorrected(ctx, snap.set, run.Corrected())
+	snap.memo.begun = run.Begun()
+	r.reportCorrected(ctx, snap.set, run.Corrected(), next.pinned.Redact)
 	r.reportRecreating(ctx, snap.set, run.Recreating())
 	ended := outcome{again: progress.Pause}
 	ended.CurrentStage = progress.Name
@@ -118,8 +122,17 @@ func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) 
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
 		Measure:     Steps{Clock: r.Clock}.Begin,
+		Begun:       snap.memo.hasBegun(next.content, midway(snap.set, next.pinned.Revisions())),
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
 	}), nil
+}
+
+// midway is true when an earlier process may have written some of this release: what a StageSet says that is not Ready does
+// not tell whether all stages had been reached.
+func midway(set *v1.StageSet, revisions map[string]string) bool {
+	ready := meta.FindStatusCondition(set.Status.Conditions, v1.ConditionReady)
+	return set.Status.ObservedGeneration == set.Generation && maps.Equal(set.Status.LastAttemptedRevisions, revisions) &&
+		(ready == nil || ready.Reason != v1.ReasonSucceeded)
 }
 
 // stages is what a run has to know of each stage.
@@ -186,6 +199,7 @@ func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Ru
 		return ended
 	}
 	snap.memo.patience.Reset()
+	snap.memo.begun = false
 	ended.Kind, ended.Message = status.Succeeded, succeeded(run)
 	return ended
 }

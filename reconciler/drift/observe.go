@@ -49,7 +49,9 @@ type Live struct {
 	Owners []types.UID
 	// Managed is true when managedFields have an Apply entry of the StageSet; only Observe fills it in.
 	Managed bool
-	Health  health.Result
+	// Deleting is true when the object is being deleted.
+	Deleting bool
+	Health   health.Result
 }
 
 // Snapshot maps the observed keys that exist to what was seen of them.
@@ -68,6 +70,7 @@ func LiveOf(ctx context.Context, reader StatusReader, judge *health.Judge, obj *
 		Labels:          obj.GetLabels(),
 		Annotations:     obj.GetAnnotations(),
 		Finalizers:      obj.GetFinalizers(),
+		Deleting:        obj.GetDeletionTimestamp() != nil,
 		Health:          seen,
 	}
 	for _, owner := range obj.GetOwnerReferences() {

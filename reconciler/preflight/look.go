@@ -11,11 +11,9 @@ import (
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
-// Look reads the health of what the entries name, as the stage's account. Objects that do not exist, or are others than the
-// entries name, are not in the answer. Its error is a *failure.Error.
-func (c Cleared) Look(ctx context.Context, stage ClearedStage, entries []v1.InventoryEntry) (
-	map[inventory.Key]health.Result, error,
-) {
+// Look reads what the entries name, as the stage's account. Objects that do not exist, or are others than the entries name,
+// are not in the answer. Its error is a *failure.Error.
+func (c Cleared) Look(ctx context.Context, stage ClearedStage, entries []v1.InventoryEntry) (drift.Snapshot, error) {
 	wanted := make([]drift.Wanted, 0, len(entries))
 	for _, entry := range entries {
 		wanted = append(wanted, drift.Wanted{InventoryEntry: entry, Judge: stage.judge})
@@ -24,14 +22,13 @@ func (c Cleared) Look(ctx context.Context, stage ClearedStage, entries []v1.Inve
 	if err != nil {
 		return nil, CannotAsk(stage, err)
 	}
-	results := map[inventory.Key]health.Result{}
 	for _, entry := range entries {
 		key := inventory.EntryKey(entry)
-		if live, exists := snapshot[key]; exists && live.UID == entry.UID {
-			results[key] = live.Health
+		if live, exists := snapshot[key]; exists && live.UID != entry.UID {
+			delete(snapshot, key)
 		}
 	}
-	return results, nil
+	return snapshot, nil
 }
 
 // Live is what is seen of an object that was read from the stage's target.

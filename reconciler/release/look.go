@@ -36,6 +36,7 @@ func unlooked(checks []preflight.ReadyCheck) []checkResult {
 // look reads the health of a stage's written objects, one LIST for each kind and namespace whose health is more than to
 // exist, and of its ready checks.
 func (r *Run) look(ctx context.Context, stage *stage) error {
+	stage.stale = false
 	judge := stage.cleared.Judge()
 	judge.Refill()
 	defer r.step("health")()
@@ -52,12 +53,16 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 	}
 	for _, entry := range entries {
 		key := inventory.EntryKey(entry)
-		result, exists := seen[key]
+		live, exists := seen[key]
 		if !exists {
 			return failure.NewTransient(v1.ReasonProgressing, "%s was deleted by somebody: it is applied again", key).
 				InStage(stage.state.Name)
 		}
-		stage.results[key] = result
+		scaled := live.Generation != entry.Generation && !live.Deleting && live.Health.Verdict == health.Progressing
+		if scaled && stage.results[key].Verdict == health.Healthy {
+			continue // as it was applied it was healthy; what others ask of it since, such as more replicas, holds nothing up
+		}
+		stage.results[key] = live.Health
 	}
 	for i := range stage.checks {
 		if err := stage.lookAt(ctx, &stage.checks[i]); err != nil {

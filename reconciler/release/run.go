@@ -38,6 +38,9 @@ type Options struct {
 	Concurrency int
 	// Measure is told when a step begins, and then when it ends; nil measures nothing.
 	Measure func(step string) (end func())
+	// Begun is true when an earlier pass has written something of this release that was not applied before: stages that it
+	// has not reached are left alone then.
+	Begun bool
 	// BeforeWrite is called before the first write to a target; it may be called more than once.
 	BeforeWrite func(ctx context.Context) error
 }
@@ -54,7 +57,9 @@ type Run struct {
 	corrected []*preflight.Object
 	// recreating are the objects that were deleted to be made anew since Recreating was asked.
 	recreating []inventory.Key
-	resumed    bool
+	// begun is true when something was written that was not applied before.
+	begun   bool
+	resumed bool
 }
 
 // stage is a stage of the run with its progress.
@@ -66,11 +71,15 @@ type stage struct {
 	results map[inventory.Key]health.Result
 	checks  []checkResult
 	readyAt time.Time
+	// stale is true when something of the results and checks is not of this pass.
+	stale bool
 }
 
 // New is a run at its beginning. stages has an entry for each cleared stage; recorded are the entries of all inventories.
 func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v1.InventoryEntry, options Options) *Run {
-	run := &Run{options: options, cleared: cleared, entries: map[inventory.Key]v1.InventoryEntry{}}
+	run := &Run{
+		options: options, cleared: cleared, entries: map[inventory.Key]v1.InventoryEntry{}, begun: options.Begun,
+	}
 	for i, clearedStage := range cleared.Stages() {
 		next := &stage{
 			Stage:   stages[i],
@@ -78,6 +87,7 @@ func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v
 			written: map[inventory.Key]bool{},
 			results: map[inventory.Key]health.Result{},
 			checks:  unlooked(clearedStage.Checks()),
+			stale:   len(clearedStage.Checks()) > 0,
 		}
 		next.state = rollout.Stage{
 			Name: clearedStage.Name(), Timeout: next.Timeout, StartedAt: next.StartedAt,
@@ -93,6 +103,7 @@ func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v
 		next.judge(options.Clock.Now())
 		run.stages = append(run.stages, next)
 	}
+	run.countDrift()
 	return run
 }
 
@@ -154,23 +165,28 @@ func (p Progress) Held() bool { return p.Step == rollout.Hold }
 // Advance carries the run on until it is done, has to wait, or fails. A *failure.Error from a write is returned with the
 // progress so far; the run must then be dropped.
 func (r *Run) Advance(ctx context.Context, book *store.Book) (Progress, error) {
-	looked := map[int]bool{}
+	for _, stage := range r.stages {
+		stage.stale = stage.stale || r.resumed
+	}
 	for {
 		decision := rollout.Decide(r.options.Clock.Now(), r.states())
-		r.mark(decision.Stage)
-		switch {
+		if decision.Step != rollout.Correct {
+			r.mark(decision.Stage)
+		}
+		var err error
+		switch stale := r.stale(decision); {
+		case stale != nil:
+			err = r.look(ctx, stale)
 		case decision.Step == rollout.Write:
-			if err := r.write(ctx, book, r.stages[decision.Stage]); err != nil {
-				return r.progress(decision), err
-			}
-		case r.needsLook(decision, looked):
-			looked[decision.Stage] = true
-			if err := r.look(ctx, r.stages[decision.Stage]); err != nil {
-				return r.progress(decision), err
-			}
+			err = r.write(ctx, book, r.stages[decision.Stage])
+		case decision.Step == rollout.Correct:
+			err = r.correct(ctx, book, r.stages[decision.Stage])
 		default:
 			r.resumed = true
 			return r.progress(decision), nil
+		}
+		if err != nil {
+			return r.progress(decision), err
 		}
 	}
 }
@@ -183,13 +199,22 @@ func (r *Run) step(name string) (end func()) {
 	return r.options.Measure(name)
 }
 
-// needsLook is true when a stage has to be waited for, or failed, by what an earlier pass saw, or has checks that were not
-// looked at.
-func (r *Run) needsLook(decision rollout.Decision, looked map[int]bool) bool {
-	if decision.Step == rollout.Done || looked[decision.Stage] {
-		return false
+// stale is a stage that has to be looked at before the decision is carried out; nil if there is none. A wait is about its
+// own stage; what goes beyond a stage is about all up to it: they were healthy when they were left, and have to be still.
+func (r *Run) stale(decision rollout.Decision) *stage {
+	first, last := 0, decision.Stage
+	switch decision.Step {
+	case rollout.Correct:
+		return nil
+	case rollout.Wait, rollout.Hold, rollout.Fail:
+		first, last = decision.Stage, decision.Stage+1
 	}
-	return r.resumed || len(r.stages[decision.Stage].checks) > 0
+	for _, stage := range r.stages[first:last] {
+		if stage.stale {
+			return stage
+		}
+	}
+	return nil
 }
 
 func (r *Run) states() []rollout.Stage {
@@ -204,8 +229,9 @@ func (r *Run) states() []rollout.Stage {
 func (r *Run) mark(current int) {
 	now := r.options.Clock.Now()
 	for index, stage := range r.stages {
-		if index <= current && stage.state.StartedAt.IsZero() {
-			stage.state.StartedAt = now
+		fellBack := index == current && !stage.readyAt.IsZero() // it was healthy, and has its timeout again
+		if index <= current && stage.state.StartedAt.IsZero() || fellBack {
+			stage.state.StartedAt, stage.readyAt = now, time.Time{}
 		}
 		if index < current && stage.readyAt.IsZero() {
 			stage.readyAt = now

@@ -10,20 +10,26 @@ import (
 	"github.com/stageset/stageset/reconciler/inventory/store"
 )
 
-// write writes what remains of a stage. The inventory is written before, with everything that may come to exist, and
-// after, with what the API server answered; also when the apply fails half-way.
+// write writes what remains of a stage.
 func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
+	record := r.header(book.Record(stage.Record), stage)
+	return r.apply(ctx, book, stage, record.Ahead(r.entriesOf(stage)), stage.written)
+}
+
+// apply writes the changed objects of a stage that are not in done. The inventory record is saved before, with everything that
+// may come to exist, and after, with what the API server answered; also when the apply fails half-way.
+func (r *Run) apply(
+	ctx context.Context, book *store.Book, stage *stage, record inventory.Record, done map[inventory.Key]bool,
+) error {
 	defer r.step("apply")()
 	if err := r.options.BeforeWrite(ctx); err != nil {
 		return err
 	}
-	record := r.header(book.Record(stage.Record), stage)
-	record = record.Ahead(r.entriesOf(stage))
 	if err := book.Save(ctx, record); err != nil {
 		return err
 	}
 	set, applyErr := apply.Stage(ctx, r.cleared, stage.cleared, apply.Options{
-		Concurrency: r.options.Concurrency, Done: stage.written,
+		Concurrency: r.options.Concurrency, Done: done,
 	})
 	for _, change := range set.Changes {
 		stage.written[change.Key] = true
@@ -36,9 +42,8 @@ func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
 		entry.UID = cmp.Or(entry.UID, object.LiveUID())
 		r.entries[object.Key()], stage.results[object.Key()] = entry, object.Health()
 	}
-	r.correct(stage, set)
+	r.note(stage, set)
 	r.recreating = append(r.recreating, set.Deleted...)
-	stage.state.Remaining = set.Remaining
 	stage.judge(r.options.Clock.Now())
 	stage.awaitPlace(set.Leaving)
 	if err := book.Save(ctx, record); err != nil {

@@ -14,6 +14,8 @@ type Step int
 const (
 	// Write: write the stage's remaining objects.
 	Write Step = iota
+	// Correct: write the stage's drifted objects.
+	Correct
 	// Wait: look at the stage again after the pause.
 	Wait
 	// Hold: as Wait, but the stage's timeout has passed.
@@ -26,7 +28,7 @@ const (
 
 // String is the step as a transcript has it.
 func (s Step) String() string {
-	return [...]string{"Write", "Wait", "Hold", "Fail", "Done"}[s]
+	return [...]string{"Write", "Correct", "Wait", "Hold", "Fail", "Done"}[s]
 }
 
 // Stage is what is known of one stage in the current run.
@@ -35,6 +37,9 @@ type Stage struct {
 	Name string
 	// Remaining is how many changed objects are not written yet.
 	Remaining int
+	// Drifted is how many of the remaining objects may be written whatever the stages before say, because they had been
+	// applied as they are rendered, and others have changed them since.
+	Drifted int
 	// Barrier is what the remaining objects cannot be written without, as far as it is written and not healthy.
 	Barrier health.Report
 	// Health is the health of the objects that are written or need no write, and of the stage's ready checks.
@@ -54,9 +59,15 @@ type Decision struct {
 	Pause time.Duration
 }
 
-// Decide returns the next step of a run. A stage is reached when every object of the one before is healthy, changed or
-// not. What still has to be written is written before anything is judged: it may be the cure.
+// Decide returns the next step of a run. Drift comes first: it was released before. A stage is reached when every object of
+// the one before is healthy, changed or not. What still has to be written is written before anything is judged: it may be
+// the cure.
 func Decide(now time.Time, stages []Stage) Decision {
+	for index, stage := range stages {
+		if stage.Drifted > 0 && stage.Barrier.Healthy() {
+			return Decision{Step: Correct, Stage: index}
+		}
+	}
 	for index, stage := range stages {
 		if decision, done := decideStage(now, stage); !done {
 			decision.Stage = index

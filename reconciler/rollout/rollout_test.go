@@ -34,6 +34,10 @@ type simulated struct {
 	crdAfter time.Duration
 	// broken objects are unhealthy before the run and mended by its write.
 	broken bool
+	// drifted objects are corrected until the run has written something else.
+	drifted int
+	// driftsAfter is when they drift; zero is before the run.
+	driftsAfter time.Duration
 }
 
 // TestTranscripts simulates whole releases and compares every decision with a golden file.
@@ -57,6 +61,14 @@ func TestTranscripts(t *testing.T) {
 		// T-47: a timeout is no failure; the stage finishes by itself.
 		"timeout holds and goes on by itself": {stages: []simulated{
 			{name: "one", changed: 1, timeout: 30 * time.Second, healthyAfter: 50 * time.Second}, {name: "two", changed: 1},
+		}},
+		// T-46: what was released before is set right, whatever an earlier stage is waited for.
+		"drift is corrected while an earlier stage is not healthy": {ends: 3 * time.Second, stages: []simulated{
+			{name: "one", healthyAfter: time.Hour}, {name: "two", changed: 1, drifted: 1}, {name: "three", drifted: 2},
+		}},
+		// I5: once the run has written, a stage that it has not reached is left alone.
+		"drift waits once the run has written": {ends: 3 * time.Second, stages: []simulated{
+			{name: "one", changed: 1, healthyAfter: 2 * time.Second}, {name: "two", drifted: 1, driftsAfter: time.Second},
 		}},
 		"the cure is written before the patient is judged": {stages: []simulated{{name: "one", changed: 1, broken: true}}},
 		// T-60: what needs a CRD is written when it is established.
@@ -90,16 +102,24 @@ func simulate(w world) string {
 		w.ends = time.Hour
 	}
 	written := make([]time.Time, len(w.stages))
-	remaining := make([]int, len(w.stages))
+	remaining, drifted := make([]int, len(w.stages)), make([]int, len(w.stages))
 	for i, stage := range w.stages {
-		remaining[i] = stage.changed
+		remaining[i], drifted[i] = stage.changed, stage.drifted
 	}
+	begun := false
 	started := make([]time.Time, len(w.stages))
 	var out strings.Builder
 	for now.Sub(start) < w.ends {
 		stages := make([]Stage, 0, len(w.stages))
 		for i, stage := range w.stages {
-			stages = append(stages, stage.seen(now, start, written[i], started[i], remaining[i]))
+			seen := stage.seen(now, start, written[i], started[i], remaining[i])
+			if drifted[i] > 0 && now.Sub(start) >= stage.driftsAfter {
+				seen.Remaining += drifted[i]
+				if !begun {
+					seen.Drifted = drifted[i]
+				}
+			}
+			stages = append(stages, seen)
 		}
 		decision := Decide(now, stages)
 		fmt.Fprintf(&out, "%6s %s", now.Sub(start), decision.Step)
@@ -107,13 +127,19 @@ func simulate(w world) string {
 			fmt.Fprintln(&out)
 			return out.String()
 		}
+		if decision.Step == Correct {
+			fmt.Fprintf(&out, " %s (%d objects)\n", w.stages[decision.Stage].name, drifted[decision.Stage])
+			drifted[decision.Stage] = 0
+			continue
+		}
 		if started[decision.Stage].IsZero() {
 			started[decision.Stage] = now
 		}
 		fmt.Fprintf(&out, " %s", w.stages[decision.Stage].name)
 		switch decision.Step {
 		case Write:
-			fmt.Fprintf(&out, " (%d objects)\n", remaining[decision.Stage])
+			fmt.Fprintf(&out, " (%d objects)\n", stages[decision.Stage].Remaining)
+			begun, drifted[decision.Stage] = true, 0
 			remaining[decision.Stage] = w.stages[decision.Stage].write(remaining[decision.Stage], written[decision.Stage].IsZero())
 			if written[decision.Stage].IsZero() {
 				written[decision.Stage] = now
