@@ -48,23 +48,31 @@ var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Ku
 //
 // A directory with a kustomization file is built with kustomize. In any other, every .yaml, .yml and .json file below it
 // is read; a directory below it that has a kustomization file is built with kustomize in its place, as
-// kustomize-controller does. Components make it a kustomization, if it is none. Then come patches, images and common metadata, then variables are substituted in what there is
-// then, and the stringData of Secrets is folded into their data.
+// kustomize-controller does. Components make it a kustomization, if it is none. Then come patches, images and common
+// metadata; variables are substituted in what there is then, and the stringData of Secrets is folded into their data.
 //
 // A failure is a failure.Error with reason BuildFailed whose message names file and line where there is one: Stalled, as
 // the same artifact never renders otherwise, except where time ran out.
-func Build(ctx context.Context, artifact fs.FS, opts Options) (m Manifests, err error) {
+func Build(ctx context.Context, artifact fs.FS, opts Options) (Manifests, error) {
+	return buildBeside(ctx, nil, artifact, opts)
+}
+
+// buildBeside is Build beside others, of which only some may be large.
+func buildBeside(ctx context.Context, large slots, artifact fs.FS, opts Options) (m Manifests, err error) {
+	b := &builder{artifact: artifact, parser: parser{objects: objectBudget()}, input: inputBudget(), slot: slot{of: large}}
 	defer func() {
 		if fault := recover(); fault != nil {
 			m, err = Manifests{}, failure.NewStalled(v1.ReasonBuildFailed, "%w", faultError(fault))
 		}
+		b.slot.leave(err)
 	}()
-	b := &builder{artifact: artifact, parser: parser{objects: objectBudget()}, input: inputBudget()}
 	objects, err := b.build(ctx, opts)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return Manifests{}, fmt.Errorf("build: %w", context.Cause(ctx))
+	case errors.Is(err, errBusy):
+		return Manifests{}, failure.NewWaiting(v1.ReasonBuildFailed, busyPause, "%w", err)
 	case errors.Is(err, errTooSlow):
 		return Manifests{}, failure.NewTransient(v1.ReasonBuildFailed, "%w", err)
 	default:
@@ -88,6 +96,7 @@ type builder struct {
 	parser
 	artifact fs.FS
 	input    *budget
+	slot     slot
 	ignored  []string
 }
 
@@ -149,7 +158,7 @@ func (b *builder) readFile(name string) ([]byte, error) {
 	if err := b.input.spend(len(data)); err != nil {
 		return nil, located(name, 0, "%w", err)
 	}
-	return data, nil
+	return data, b.slot.need(MaxInput - b.input.left)
 }
 
 func checkAll(objects []Object) error {

@@ -22,6 +22,7 @@ type Cache struct {
 	recent  *list.List
 	total   int64
 	flights map[cacheKey]*flight
+	large   slots
 }
 
 type cacheKey [sha256.Size]byte
@@ -44,6 +45,7 @@ type cached struct {
 func NewCache(maxBytes int64) *Cache {
 	return &Cache{
 		limit: maxBytes, entries: map[cacheKey]*list.Element{}, recent: list.New(), flights: map[cacheKey]*flight{},
+		large: make(slots, largeBuilds),
 	}
 }
 
@@ -59,7 +61,7 @@ type Open func(ctx context.Context) (Artifact, error)
 // Build is what Build gives, or gave before for the same artifact and options; only a build opens the artifact. id names
 // the artifact: it must be that of one content alone, and known to nobody who may not read it. Callers that ask for the
 // same at once share one build; if its caller leaves, another of them builds. Failures are not kept; those of open are
-// returned as they are.
+// returned as they are. Of large builds only some run at once; one too many is a failure that waits.
 func (c *Cache) Build(ctx context.Context, id string, open Open, opts Options) (Manifests, error) {
 	key, err := keyOf(id, opts)
 	if err != nil {
@@ -68,7 +70,7 @@ func (c *Cache) Build(ctx context.Context, id string, open Open, opts Options) (
 	for {
 		found, running, mine := c.lookUp(key)
 		if mine {
-			return c.build(ctx, key, running, func() (Manifests, error) { return openAndBuild(ctx, open, opts) })
+			return c.build(ctx, key, running, func() (Manifests, error) { return c.openAndBuild(ctx, open, opts) })
 		}
 		if running == nil {
 			return found, nil
@@ -84,13 +86,13 @@ func (c *Cache) Build(ctx context.Context, id string, open Open, opts Options) (
 	}
 }
 
-func openAndBuild(ctx context.Context, open Open, opts Options) (Manifests, error) {
+func (c *Cache) openAndBuild(ctx context.Context, open Open, opts Options) (Manifests, error) {
 	artifact, err := open(ctx)
 	if err != nil {
 		return Manifests{}, err
 	}
 	defer func() { _ = artifact.Close() }() // it was only read
-	return Build(ctx, artifact.FS(), opts)
+	return buildBeside(ctx, c.large, artifact.FS(), opts)
 }
 
 func keyOf(id string, opts Options) (cacheKey, error) {

@@ -3,13 +3,19 @@ package build
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // countedFiles counts builds by the reads of its root, and may hold them.
@@ -171,5 +177,48 @@ func TestCacheLeavesOneBuildAlone(t *testing.T) {
 	}
 	if got := files.opened.Load(); got != 1 {
 		t.Errorf("%d builds were begun once it had ended, want 1", got)
+	}
+}
+
+// However many large builds are asked for, few run; small ones run beside them, and a large one gets its turn when another
+// has really ended.
+func TestCacheBoundsLargeBuilds(t *testing.T) {
+	large := map[string]string{}
+	for i := range smallBuild/(4<<20) + 1 {
+		large[fmt.Sprintf("%d.json", i)] = fmt.Sprintf(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a%d"}, "data": {"x": %q}}`,
+			i, strings.Repeat("x", 4<<20-100))
+	}
+	kustomized := maps.Clone(large)
+	kustomized["kustomization.yaml"] = "resources: [0.json]\nconfigMapGenerator: [{name: g, files: [1.json, 2.json]}]\n"
+	small := &countedFiles{files: artifact(map[string]string{"a.yaml": configMap("a")})}
+	for name, files := range map[string]map[string]string{"plain": large, "kustomize": kustomized} {
+		t.Run(name, func(t *testing.T) {
+			cache, files := NewCache(1<<20), &countedFiles{files: artifact(files)}
+			ended := make(chan struct{})
+			running := slot{of: cache.large}
+			if err := running.need(smallBuild + 1); err != nil {
+				t.Fatal(err)
+			}
+			given := slot{of: cache.large}
+			if err := given.need(smallBuild + 1); err != nil {
+				t.Fatal(err)
+			}
+			given.leave(&leftAloneError{errTooSlow, ended})
+			_, err := cache.Build(t.Context(), "1", files.open, Options{})
+			failed := failure.From(err)
+			if failed.Kind != failure.Waiting || failed.Reason != v1.ReasonBuildFailed || !errors.Is(err, errBusy) {
+				t.Errorf("failure %s %s: %v", failed.Kind, failed.Reason, err)
+			}
+			if _, err := cache.Build(t.Context(), "2", small.open, Options{}); err != nil {
+				t.Errorf("a small build: %v", err)
+			}
+			running.leave(nil)
+			if _, err := cache.Build(t.Context(), "1", files.open, Options{}); err != nil {
+				t.Errorf("after another has ended: %v", err)
+			}
+			close(ended)
+			cache.large <- struct{}{} // as soon as what was left alone has ended
+			cache.large <- struct{}{}
+		})
 	}
 }

@@ -32,10 +32,15 @@ type growth struct {
 	manifests map[string]map[string][]Object
 }
 
-// checkGrowth refuses kustomizations that would have kustomize copy too much. dir is the first of them.
-func (s *scan) checkGrowth(ctx context.Context, dir string) error {
-	_, err := newGrowth(s).enter(ctx, dir, nil)
-	return err
+// checkGrowth refuses kustomizations that would have kustomize copy too much, and gives the size that the objects may come to.
+// dir is the first of the kustomizations.
+func (s *scan) checkGrowth(ctx context.Context, dir string) (int64, error) {
+	items, err := newGrowth(s).enter(ctx, dir, nil)
+	size := int64(0)
+	for _, it := range items {
+		size += it.size
+	}
+	return size, err
 }
 
 func newGrowth(s *scan) *growth {

@@ -42,7 +42,11 @@ func (b *builder) kustomize(ctx context.Context, dir string, components *stageCo
 	if entered.component {
 		return nil, located(entered.file, 0, "a Component renders nothing by itself; include it from a kustomization")
 	}
-	if err := s.checkGrowth(ctx, dir); err != nil {
+	size, err := s.checkGrowth(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.slot.need(size); err != nil {
 		return nil, err
 	}
 	warmUp()
