@@ -48,15 +48,6 @@ func heap() int {
 	return int(stats.HeapAlloc)
 }
 
-// TestCompileMany: an installation with a thousand policies is ready in time, even on a machine that is busy otherwise.
-func TestCompileMany(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if _, err := policies.Compile(ctx, many(t, 1000, ""), policies.Options{}); err != nil {
-		t.Error(err)
-	}
-}
-
 // BenchmarkCompile compiles a policy with one rule, with and without an environment of its own.
 func BenchmarkCompile(b *testing.B) {
 	for name, variables := range map[string]string{"plain": "", "variables": "variables: [{name: v, expression: '1'}]"} {
@@ -125,7 +116,8 @@ func BenchmarkValidateManifest(b *testing.B) {
 	}
 }
 
-// BenchmarkCompileMany is what an installation with a thousand policies pays when it starts, and when one of them changes.
+// BenchmarkCompileMany is what an installation with a thousand policies pays when it starts, which is not to take ten
+// seconds, and when one of them changes.
 func BenchmarkCompileMany(b *testing.B) {
 	list := many(b, 1000, "")
 	for i := range list {
@@ -133,7 +125,11 @@ func BenchmarkCompileMany(b *testing.B) {
 	}
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
-			compile(b, list...)
+			ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+			if _, err := policies.Compile(ctx, list, policies.Options{}); err != nil {
+				b.Fatal(err)
+			}
+			cancel()
 		}
 	})
 	before := heap()
