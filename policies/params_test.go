@@ -183,6 +183,49 @@ func TestParamsOfADecision(t *testing.T) {
 	}
 }
 
+// TestParamsOf: whether a set would say the same again depends on the parameters that it would have, of the policies that are
+// about the release.
+func TestParamsOf(t *testing.T) {
+	const about = "target: Manifest\n"
+	elsewhere := about + byName + "\nmatchConstraints: {namespaceSelector: {matchLabels: {no: no}}}"
+	excluded := about + byName + "\nmatchConstraints: {excludeNamespaces: [team-a]}"
+	for name, test := range map[string]struct {
+		specs  []string
+		lookup policies.ParamLookup
+		want   []string
+		ok     bool
+	}{
+		"no policy":           {lookup: &lookup{}, ok: true},
+		"none about it":       {[]string{elsewhere, excluded, byName}, silent{}, nil, true},
+		"one":                 {[]string{about + byName, about}, &lookup{limits: []int64{1}}, []string{"7"}, true},
+		"none, allowed":       {[]string{about + bySelector}, &lookup{}, nil, true},
+		"none":                {[]string{about + byName}, &lookup{}, nil, false},
+		"nobody can say":      {[]string{about + bySelector}, &lookup{err: errors.New("refused")}, nil, false},
+		"nobody says in time": {[]string{about + byName}, silent{}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var list []v1alpha1.StageSetPolicy
+			for i, spec := range test.specs {
+				list = append(list, rule(t, fmt.Sprintf("p%d", i), "true", spec))
+			}
+			options := policies.Options{Lookup: test.lookup, Timeout: time.Second}
+			set, err := policies.Compile(t.Context(), list, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := policies.SourceInput{StageSet: stageSet(t, ""), Namespace: namespace("team-a", nil)}
+			got, ok := set.ParamsOf(t.Context(), v1alpha1.TargetManifest, in)
+			var versions []string
+			for _, param := range got {
+				versions = append(versions, param.ResourceVersion)
+			}
+			if diff := cmp.Diff(test.want, versions); diff != "" || ok != test.ok {
+				t.Errorf("ok is %t, versions (-want +got):\n%s", ok, diff)
+			}
+		})
+	}
+}
+
 // silent never answers.
 type silent struct{}
 

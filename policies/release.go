@@ -45,6 +45,8 @@ func (s *Set) ValidateManifest(ctx context.Context, in ManifestInput) Decision {
 // ParamsOf are the objects that the policies with the target have as parameters now, for a release of in; false if one cannot
 // tell. What a Set has said about equal input with equal parameters it says again.
 func (s *Set) ParamsOf(ctx context.Context, target v1alpha1.Target, in SourceInput) ([]Param, bool) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout/policyTimeShare)
+	defer cancel()
 	q := in.question(target)
 	var all []Param
 	for _, p := range s.byTarget[target] {
