@@ -47,6 +47,10 @@ type StageSetStatus struct {
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 
+	// lastHandledReconcileStage is the last value of the annotation stages.metio.wtf/reconcile-stage that was acted on.
+	// +optional
+	LastHandledReconcileStage string `json:"lastHandledReconcileStage,omitempty"`
+
 	// lastAttemptedRevisions maps namespace/name of each source to the revision of the last run.
 	// +optional
 	LastAttemptedRevisions map[string]string `json:"lastAttemptedRevisions,omitempty"`
@@ -61,6 +65,39 @@ type StageSetStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Stages []StageStatus `json:"stages,omitempty"`
+
+	// history has the last five runs that ended, the newest first: one for each change of revisions.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	History []HistoryEntry `json:"history,omitempty"`
+}
+
+// MaxHistory is how many runs StageSetStatus.History has.
+const MaxHistory = 5
+
+// RunResult says how a run ended.
+// +kubebuilder:validation:Enum=Succeeded;Failed
+type RunResult string
+
+const (
+	// RunSucceeded: everything was applied, healthy and pruned.
+	RunSucceeded RunResult = "Succeeded"
+	// RunFailed: it could not go on without somebody's change. It becomes Succeeded if the same revisions do after all.
+	RunFailed RunResult = "Failed"
+)
+
+// HistoryEntry is a run that ended.
+type HistoryEntry struct {
+	// revisions maps namespace/name of each source to its revision.
+	// +required
+	Revisions map[string]string `json:"revisions"`
+	// finishedAt is when the run ended.
+	// +required
+	FinishedAt metav1.Time `json:"finishedAt"`
+	// result is how it ended.
+	// +required
+	Result RunResult `json:"result"`
 }
 
 // StageStatus is where one stage is in the current run.

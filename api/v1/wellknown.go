@@ -17,6 +17,9 @@ const (
 	AnnotationPrune = "stages.metio.wtf/prune"
 	// PruneDisabled is the value of AnnotationPrune that has an effect.
 	PruneDisabled = "disabled"
+	// AnnotationReconcileStage on a StageSet asks for one stage to be applied again, whether it has changed or not. Its value
+	// is "<stage>@<token>"; any new token does.
+	AnnotationReconcileStage = "stages.metio.wtf/reconcile-stage"
 	// AnnotationAllowMassPrune on a StageSet allows a release that deletes most of what a stage has applied. Its value is the
 	// revision of the stage's artifact; several are separated by commas.
 	AnnotationAllowMassPrune = "stages.metio.wtf/allow-mass-prune"

@@ -61,7 +61,8 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 // permissions and CRDs are mended without the StageSet changing, and often a moment later, because they came with the same
 // kubectl apply.
 func (r *Reconciler) pause(snap *snapshot, ended outcome) time.Duration {
-	interval := r.interval(snap.set)
+	interval := r.interval(snap.effective)
+	snap.memo.latch(snap.known)
 	if ended.Failure == nil || ended.Failure.Kind == failure.Waiting {
 		snap.memo.failures = 0
 	}
@@ -77,7 +78,7 @@ func (r *Reconciler) pause(snap *snapshot, ended outcome) time.Duration {
 		return interval
 	}
 	snap.memo.failures++
-	return backoff(snap.memo.failures, retryInterval(snap.set, interval))
+	return backoff(snap.memo.failures, retryInterval(snap.effective, interval))
 }
 
 func (r *Reconciler) interval(set *v1.StageSet) time.Duration {

@@ -1,11 +1,16 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
@@ -65,7 +70,7 @@ func TestPause(t *testing.T) {
 				set.Spec.RetryInterval = &metav1.Duration{Duration: tc.retryInterval}
 			}
 			r := &Reconciler{Options: Options{DefaultInterval: 10 * time.Minute}}
-			snap := &snapshot{set: set, memo: &memo{}}
+			snap := &snapshot{set: set, effective: set, memo: &memo{}}
 			var got []time.Duration
 			for _, failed := range tc.passes {
 				var ended outcome
@@ -76,5 +81,54 @@ func TestPause(t *testing.T) {
 				t.Errorf("pauses (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// recorder keeps events: "reason: note".
+type recorder []string
+
+func (r *recorder) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	*r = append(*r, reason+": "+fmt.Sprintf(note, args...))
+}
+
+// The same failure again writes nothing and tells nobody; another one does. What only has the pass start again is neither a
+// failure nor worth telling.
+func TestConcludeTellsOnlyWhatIsNew(t *testing.T) {
+	stored := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop", Generation: 1}}
+	cluster := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(stored).WithStatusSubresource(stored).Build()
+	var told recorder
+	r := &Reconciler{Client: cluster, Events: &told, Clock: clock.RealClock{}, Options: Options{DefaultInterval: time.Minute}}
+	name := client.ObjectKeyFromObject(stored)
+	conclude := func(ended outcome) string {
+		t.Helper()
+		var set v1.StageSet
+		if err := cluster.Get(t.Context(), name, &set); err != nil {
+			t.Fatal(err)
+		}
+		snap := &snapshot{set: &set, effective: &set, memo: r.memory.of(name, set.UID), known: []string{"1"}}
+		if _, err := r.conclude(t.Context(), snap, ended); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Get(t.Context(), name, &set); err != nil {
+			t.Fatal(err)
+		}
+		return set.ResourceVersion
+	}
+	denied := failure.NewStalled(v1.ReasonAccessDenied, "denied")
+	again := failure.NewTransient(v1.ReasonProgressing, "the inventory changed: it starts again")
+	first := conclude(failed(denied))
+	if second := conclude(failed(fmt.Errorf("once more: %w", denied))); second != first {
+		t.Error("the same failure is written again")
+	}
+	conclude(failed(again))
+	conclude(failed(failure.NewTransient(v1.ReasonTargetUnreachable, "read tcp 10.0.0.1:1->10.0.0.2:443: reset")))
+	third := conclude(failed(failure.NewTransient(v1.ReasonTargetUnreachable, "read tcp 10.0.0.1:2->10.0.0.2:443: reset")))
+	if fourth := conclude(failed(failure.NewTransient(v1.ReasonTargetUnreachable, "read tcp 10.0.0.1:3->10.0.0.2:443: reset"))); fourth != third {
+		t.Error("what differs in nothing that matters is written again")
+	}
+	conclude(failed(failure.NewWaiting(v1.ReasonSourceNotReady, 0, "no artifact")))
+	want := []string{"AccessDenied: denied", "TargetUnreachable: read tcp 10.0.0.2:443: reset"}
+	if diff := cmp.Diff(want, []string(told)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

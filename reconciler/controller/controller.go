@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,10 @@ type Reconciler struct {
 // snapshot is what a pass starts from.
 type snapshot struct {
 	set *v1.StageSet
+	// effective is the StageSet with what policies fill in; the stored one until they have.
+	effective *v1.StageSet
+	// known is what the pass has found out so far of what it depends on; see memo.latch.
+	known []string
 	// namespace is the StageSet's Namespace; nil when there is none.
 	namespace *corev1.Namespace
 	book      *store.Book
@@ -100,7 +105,10 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 	case err != nil:
 		return nil, fmt.Errorf("read StageSet %s: %w", request.NamespacedName, err)
 	}
-	snap := &snapshot{set: &set, memo: r.memory.of(request.NamespacedName, set.UID)}
+	snap := &snapshot{
+		set: &set, effective: &set, memo: r.memory.of(request.NamespacedName, set.UID),
+		known: []string{strconv.FormatInt(set.Generation, 10), requests(&set)},
+	}
 	var namespace corev1.Namespace
 	switch err := r.Client.Get(ctx, client.ObjectKey{Name: set.Namespace}, &namespace); {
 	case err == nil:

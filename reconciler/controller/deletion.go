@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +26,7 @@ const pruningPause = time.Second
 // go of them and of the StageSet.
 func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	if err := r.refreshNamespace(ctx, snap); err != nil {
-		return failed(err)
+		return interrupted(err)
 	}
 	down := r.teardown(snap)
 	switch {
@@ -38,7 +39,7 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	result := down.Everything(ctx, snap.book)
 	r.reportOrphans(ctx, snap, result.Orphans)
 	if err := teardown.Keep(ctx, snap.book, result.Unseen); err != nil {
-		return failed(err)
+		return interrupted(err)
 	}
 	if len(result.Unseen) == 0 {
 		return r.letGo(ctx, snap, teardown.Orphans{})
@@ -47,6 +48,11 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 		return r.stuck(ctx, snap, result, failure.From(err))
 	}
 	return failed(failure.NewWaiting(v1.ReasonTerminating, pruningPause, "waits for the deletion of %s", result.WaitsFor()))
+}
+
+// interrupted is the outcome of a deletion that something of our own keeps from going on.
+func interrupted(err error) outcome {
+	return failed(failure.NewTransient(v1.ReasonTerminating, "%w", err))
 }
 
 // refreshNamespace reads the Namespace past the cache: its cache may be behind that of the StageSet, and whether the
@@ -61,7 +67,7 @@ func (r *Reconciler) refreshNamespace(ctx context.Context, snap *snapshot) error
 	case apierrors.IsNotFound(err):
 		snap.namespace = nil
 	case err != nil:
-		return failure.NewTransient(v1.ReasonTerminating, "read namespace %s: %w", snap.set.Namespace, err)
+		return fmt.Errorf("read namespace %s: %w", snap.set.Namespace, err)
 	default:
 		snap.namespace = &live
 	}
@@ -122,17 +128,17 @@ func prunes(set *v1.StageSet, name string, recorded bool) bool {
 // letGo removes the inventories and the StageSet's finalizer. What is lost is reported before nothing remembers it any more.
 func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Orphans) outcome {
 	if err := r.nothingMissed(ctx, snap); err != nil {
-		return failed(err)
+		return interrupted(err)
 	}
 	r.reportOrphans(ctx, snap, lost)
 	if err := teardown.Keep(ctx, snap.book, nil); err != nil {
-		return failed(err)
+		return interrupted(err)
 	}
 	released := snap.set.DeepCopy()
 	if controllerutil.RemoveFinalizer(released, v1.Finalizer) {
 		patch := client.MergeFromWithOptions(snap.set, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Patch(ctx, released, patch); client.IgnoreNotFound(err) != nil {
-			return failed(fmt.Errorf("remove the finalizer: %w", err))
+			return interrupted(fmt.Errorf("remove the finalizer: %w", err))
 		}
 	}
 	return outcome{released: true}
@@ -143,11 +149,11 @@ func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Or
 func (r *Reconciler) nothingMissed(ctx context.Context, snap *snapshot) error {
 	live, err := r.liveInventories(ctx, client.ObjectKeyFromObject(snap.set))
 	if err != nil {
-		return failure.NewTransient(v1.ReasonTerminating, "read the inventory before it is given up: %w", err)
+		return fmt.Errorf("read the inventory before it is given up: %w", err)
 	}
 	for i := range live {
 		if live[i].Spec.StageSet == snap.set.Name && !snap.book.Holds(&live[i]) {
-			return failure.NewTransient(v1.ReasonTerminating, "the inventory changed during the pass: it starts again")
+			return errors.New("the inventory changed during the pass: it starts again")
 		}
 	}
 	return nil

@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/teardown"
@@ -40,8 +42,11 @@ type memo struct {
 	begun   bool
 	// review is kept because identity has the address of its policies: none that come later can get the same.
 	review *rules.Review
-	// failures counts the failures since the last pass that had none, or only waits.
+	// failures counts the failures since the last pass that had none, or only waits, and since what is in latched changed.
 	failures int
+	latched  []string
+	// follows is what wakes the StageSet besides what its stored spec names; all.mu guards it.
+	follows []string
 	// patience is since when deletions are waited for.
 	patience teardown.Patience
 }
@@ -113,4 +118,43 @@ func (m *memo) drop() {
 	defer m.all.mu.Unlock()
 	m.all.held -= m.size
 	m.size, m.run, m.identity, m.review = 0, nil, "", nil
+}
+
+// latch forgets the failures of passes that knew something else: another generation, other requests, policies, pins or
+// dependencies. known has what this pass came to know of them, in that order: the rest has not changed.
+func (m *memo) latch(known []string) {
+	both := min(len(known), len(m.latched))
+	if !slices.Equal(known[:both], m.latched[:both]) {
+		m.failures, m.latched = 0, nil
+	}
+	if len(known) > len(m.latched) {
+		m.latched = known
+	}
+}
+
+// follow notes what has to wake a StageSet. Its stored spec is in the indexes of the cache; what policies fill in is not.
+func (m *memo) follow(effective, stored *v1.StageSet) {
+	known := wokenBy(stored)
+	var follows []string
+	for _, key := range wokenBy(effective) {
+		if !slices.Contains(known, key) {
+			follows = append(follows, key)
+		}
+	}
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	m.follows = follows
+}
+
+// followers are the StageSets that follow one of the keys.
+func (m *memory) followers(key string) []types.NamespacedName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []types.NamespacedName
+	for name, memo := range m.memos {
+		if slices.Contains(memo.follows, key) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -128,3 +128,70 @@ func TestMidway(t *testing.T) {
 		})
 	}
 }
+
+// A failure is forgotten when anything of what it depends on changes, as far as the pass came to know it.
+func TestFailuresAreLatched(t *testing.T) {
+	full := []string{"1", "", "policies", "pins", "dependencies"}
+	cases := map[string]struct {
+		passes [][]string // what each knows
+		want   int        // failures that count in the end
+	}{
+		"the same":                        {passes: [][]string{full, full, full}, want: 3},
+		"another generation":              {passes: [][]string{full, full, {"2", "", "policies", "pins", "dependencies"}}, want: 1},
+		"asked for":                       {passes: [][]string{full, full, {"1", "now", "policies", "pins", "dependencies"}}, want: 1},
+		"other policies":                  {passes: [][]string{full, full, {"1", "", "others", "pins", "dependencies"}}, want: 1},
+		"other pins":                      {passes: [][]string{full, full, {"1", "", "policies", "others", "dependencies"}}, want: 1},
+		"another version of a dependency": {passes: [][]string{full, full, {"1", "", "policies", "pins", "others"}}, want: 1},
+		"did not come as far":             {passes: [][]string{full, {"1", ""}, full}, want: 3},
+		"did not come as far, and then another": {
+			passes: [][]string{full, {"1", ""}, {"1", "", "policies", "others", "dependencies"}}, want: 1,
+		},
+		"comes further each time": {passes: [][]string{{"1", ""}, {"1", "", "policies"}, full}, want: 3},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := memo{}
+			for _, known := range tc.passes {
+				m.latch(known)
+				m.failures++
+			}
+			if m.failures != tc.want {
+				t.Errorf("%d failures count, want %d", m.failures, tc.want)
+			}
+		})
+	}
+}
+
+// What a policy fills in is in no index: it wakes all the same, as long as it is filled in.
+func TestWhatPoliciesFillInWakes(t *testing.T) {
+	var r Reconciler
+	stored := &v1.StageSet{Spec: v1.StageSetSpec{
+		DependsOn: []v1.DependencyReference{{Name: "base"}},
+		Stages:    []v1.Stage{{SourceRef: v1.SourceReference{Kind: v1.SourceKindGitRepository, Name: "app"}}},
+	}}
+	stored.Namespace = "team-a"
+	effective := stored.DeepCopy()
+	effective.Spec.Stages[0].SourceRef.Namespace = "sources"
+	effective.Spec.DependsOn = append(effective.Spec.DependsOn, v1.DependencyReference{Name: "network", Namespace: "platform"})
+	name := types.NamespacedName{Namespace: "team-a", Name: "shop"}
+	followers := func(field, value string) bool { return len(r.memory.followers(wake(field, value))) > 0 }
+
+	r.memory.of(name, "uid").follow(effective, stored)
+	for field, value := range map[string]string{indexSource: "GitRepository/sources/app", indexDependency: "platform/network"} {
+		if !followers(field, value) {
+			t.Errorf("%s of %s wakes nobody", value, field)
+		}
+	}
+	if followers(indexDependency, "team-a/base") {
+		t.Error("what is stored is followed, although it is in the index")
+	}
+	r.memory.of(name, "uid").follow(stored, stored)
+	if followers(indexSource, "GitRepository/sources/app") {
+		t.Error("what is no longer filled in wakes on")
+	}
+	r.memory.of(name, "uid").follow(effective, stored)
+	r.memory.forget(name)
+	if followers(indexSource, "GitRepository/sources/app") {
+		t.Error("a StageSet that is gone is woken")
+	}
+}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,18 +43,23 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 		snap.memo.drop()
 		return failed(err)
 	}
+	snap.effective = set
+	snap.memo.follow(set, snap.set)
+	snap.known = append(snap.known, review.Identity())
 	pinned, err := r.Pipeline.Pin(ctx, set, review)
 	if err != nil {
 		snap.memo.drop()
 		return failed(err)
 	}
-	content := strconv.FormatInt(set.Generation, 10) + " " + pinned.Identity()
+	snap.known = append(snap.known, pinned.Identity())
 	next := snap.memo.resume(candidate{
-		set: set, review: review, pinned: pinned, content: content, began: r.Clock.Now(),
-		identity: strings.Join([]string{content, set.Annotations[v1.AnnotationRequestedAt], review.Identity()}, " "),
+		set: set, review: review, pinned: pinned, began: r.Clock.Now(), identity: strings.Join(snap.known, " "),
+		content: strconv.FormatInt(set.Generation, 10) + " " + pinned.Identity(),
 	}, r.interval(set))
+	snap.known = append(snap.known, pinned.Dependencies)
 	ended := r.advance(ctx, snap, next)
 	ended.Revisions = pinned.Revisions()
+	ended.RepeatedStage = r.repeated(set, ended)
 	if ended.Kind == status.Succeeded {
 		ended.Message += " at " + status.Short(ended.Revisions)
 		if warnings := next.review.Warnings(); warnings != "" {
@@ -66,8 +73,34 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 	return ended.redacted(pinned.Redact)
 }
 
+// repeated is the request to apply a stage again if the pass has done so.
+func (r *Reconciler) repeated(set *v1.StageSet, ended outcome) string {
+	name, asked := pipeline.RepeatedStage(set)
+	at := slices.IndexFunc(set.Spec.Stages, func(stage v1.Stage) bool { return stage.Name == name })
+	if asked != "" && at < 0 {
+		r.Events.Eventf(set, nil, corev1.EventTypeWarning, v1.ReasonInvalidSpec, "Reconcile",
+			"annotation %s asks for stage %q, which is not in spec.stages", v1.AnnotationReconcileStage, name)
+		return asked
+	}
+	for _, stage := range ended.Stages {
+		written := stage.Phase == v1.StageVerifying || stage.Phase == v1.StageReady || stage.Phase == v1.StageHeld ||
+			stage.Phase == v1.StageFailed && ended.Failure != nil && ended.Failure.Reason == v1.ReasonHealthCheckFailed
+		if stage.Name == name && written {
+			return asked
+		}
+	}
+	return ""
+}
+
+// failed is the outcome of a pass that ended in an error. What only means that the pass has to start again is no failure.
 func failed(err error) outcome {
 	failure := failure.From(err)
+	if failure.Reason == v1.ReasonProgressing {
+		return outcome{
+			Outcome: status.Outcome{Kind: status.Progressing, Message: failure.Error(), CurrentStage: failure.Stage},
+			again:   minBackoff,
+		}
+	}
 	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
 }
 

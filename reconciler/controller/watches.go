@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,8 @@ const (
 	indexDependency = "spec.dependsOn"
 )
 
+var indexes = map[string]client.IndexerFunc{indexSource: sourcesOf, indexDependency: dependenciesOf}
+
 // +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets/status,verbs=patch
 // +kubebuilder:rbac:groups=stages.metio.wtf,resources=stageinventories,verbs=list;watch;create;update;delete
@@ -44,13 +47,13 @@ const (
 // watched with the reconciler's own identity, only to be woken: what is applied is read as the tenant. A kind of source
 // that the cluster does not serve is not watched.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers controller.Options) error {
-	indexes := mgr.GetFieldIndexer()
-	for field, extract := range map[string]client.IndexerFunc{indexSource: sourcesOf, indexDependency: dependenciesOf} {
-		if err := indexes.IndexField(ctx, &v1.StageSet{}, field, extract); err != nil {
+	indexer := mgr.GetFieldIndexer()
+	for field, extract := range indexes {
+		if err := indexer.IndexField(ctx, &v1.StageSet{}, field, extract); err != nil {
 			return fmt.Errorf("index StageSets by %s: %w", field, err)
 		}
 	}
-	if err := indexes.IndexField(ctx, &v1.StageInventory{}, store.IndexStageSet, store.StageSetOf); err != nil {
+	if err := indexer.IndexField(ctx, &v1.StageInventory{}, store.IndexStageSet, store.StageSetOf); err != nil {
 		return fmt.Errorf("index StageInventories by %s: %w", store.IndexStageSet, err)
 	}
 	policies, err := r.policySource(mgr)
@@ -97,7 +100,16 @@ func anySource(gvk schema.GroupVersionKind) client.Object {
 }
 
 // asking are the annotations of a StageSet that a pass acts on.
-var asking = []string{v1.AnnotationRequestedAt, v1.AnnotationAllowMassPrune}
+var asking = []string{v1.AnnotationRequestedAt, v1.AnnotationReconcileStage, v1.AnnotationAllowMassPrune}
+
+// requests is what the annotations of a StageSet ask for.
+func requests(set *v1.StageSet) string {
+	values := make([]string, 0, len(asking))
+	for _, key := range asking {
+		values = append(values, set.Annotations[key])
+	}
+	return strings.Join(values, "\x00")
+}
 
 // wanted is true for updates that ask for a pass: of the spec, of the deletion, and of annotations that are acted on.
 func wanted(update event.UpdateEvent) bool {
@@ -223,8 +235,27 @@ func (r *Reconciler) residents(ctx context.Context, obj client.Object) []reconci
 	return r.listed(ctx, client.InNamespace(obj.GetName()))
 }
 
+// indexed are the StageSets that name the value in the field, as they are stored or as policies fill them in.
 func (r *Reconciler) indexed(ctx context.Context, field, value string) []reconcile.Request {
-	return r.listed(ctx, client.MatchingFields{field: value})
+	requests := r.listed(ctx, client.MatchingFields{field: value})
+	for _, name := range r.memory.followers(wake(field, value)) {
+		requests = append(requests, reconcile.Request{NamespacedName: name})
+	}
+	return requests
+}
+
+// wake is a value of an index as memo.follow has it.
+func wake(field, value string) string { return field + "=" + value }
+
+// wokenBy are all values of indexes that a StageSet has.
+func wokenBy(set *v1.StageSet) []string {
+	var wakes []string
+	for field, extract := range indexes {
+		for _, value := range extract(set) {
+			wakes = append(wakes, wake(field, value))
+		}
+	}
+	return wakes
 }
 
 // listed are the StageSets that which selects, as the cache has them.

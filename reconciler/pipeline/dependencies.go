@@ -23,8 +23,9 @@ import (
 const dependencyPause = 30 * time.Second
 
 // dependencies checks every StageSet in dependsOn, as the StageSet's own account: it exists, is Ready at its current
-// generation, and, where both use the same source, runs the revision that is about to be applied here.
-func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned Pinned) error {
+// generation, and, where both use the same source, runs the revision that is about to be applied here. It notes the
+// versions of all of them in pinned.
+func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned *Pinned) error {
 	if len(set.Spec.DependsOn) == 0 {
 		return nil
 	}
@@ -42,27 +43,34 @@ func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned Pi
 	}
 	var problems []error
 	for _, name := range DependenciesOf(set) {
-		problems = append(problems, checkDependency(ctx, client, name, pinned))
+		dependency, err := checkDependency(ctx, client, name, *pinned)
+		problems = append(problems, err)
+		if err == nil {
+			pinned.Dependencies += fmt.Sprintf("%s %s %d\n", name, dependency.UID, dependency.Generation)
+		}
 	}
 	return failure.Join(problems...)
 }
 
-func checkDependency(ctx context.Context, client *tenant.Client, name types.NamespacedName, pinned Pinned) error {
+func checkDependency(ctx context.Context, client *tenant.Client, name types.NamespacedName, pinned Pinned) (
+	*v1.StageSet, error,
+) {
 	dependency, err := getDependency(ctx, client, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
+		return nil, failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
 			"StageSet %s in spec.dependsOn does not exist: create it, or remove it from spec.dependsOn", name)
 	case apierrors.IsForbidden(err):
-		return failure.NewStalled(v1.ReasonAccessDenied, "ServiceAccount %s may not get StageSet %s in spec.dependsOn: "+
+		return nil, failure.NewStalled(v1.ReasonAccessDenied, "ServiceAccount %s may not get StageSet %s in spec.dependsOn: "+
 			"grant get on stagesets.stages.metio.wtf/%s in namespace %s to it", client.Account(), name, name.Name, name.Namespace)
 	case err != nil:
-		return err
+		return nil, err
 	}
 	if why := notReady(dependency, pinned); why != "" {
-		return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause, "StageSet %s in spec.dependsOn %s", name, why)
+		return nil, failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
+			"StageSet %s in spec.dependsOn %s", name, why)
 	}
-	return nil
+	return dependency, nil
 }
 
 // getDependency reads a StageSet as the tenant. Its error is the API server's when there is none or it may not be read, and

@@ -78,6 +78,8 @@ type PinnedStage struct {
 // Pinned is a StageSet whose sources are pinned for a whole run.
 type Pinned struct {
 	Stages []PinnedStage
+	// Dependencies differs when a StageSet in dependsOn does: another object, or another generation.
+	Dependencies string
 	// secrets are the values of variables that no message may tell.
 	secrets build.Secrets
 }
@@ -126,7 +128,7 @@ func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pi
 	if err := review.Err(); err != nil {
 		return Pinned{}, err
 	}
-	if err := p.dependencies(ctx, set, pinned); err != nil {
+	if err := p.dependencies(ctx, set, &pinned); err != nil {
 		return Pinned{}, err
 	}
 	err = p.variables(ctx, set, &pinned)

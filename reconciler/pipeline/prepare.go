@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"iter"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,9 +40,11 @@ func (p *Pipeline) Prepare(
 		return preflight.Cleared{}, err
 	}
 	defer p.step("preflight")()
+	recorded := Recorded(records)
+	repeat(set, stages, recorded)
 	return preflight.Check(ctx, preflight.Input{
 		Applier:     ownership.Applier{Owner: Owner(set), Claims: p.Claims},
-		Recorded:    Recorded(records),
+		Recorded:    recorded,
 		Stages:      stages,
 		Size:        size(built),
 		Concurrency: p.Concurrency,
@@ -54,6 +57,34 @@ func rendered(stage preflight.Stage) iter.Seq2[*unstructured.Unstructured, strin
 		for _, object := range stage.Objects {
 			if !yield(object.Desired, object.Hash) {
 				return
+			}
+		}
+	}
+}
+
+// RepeatedStage is the stage that an annotation asks to be applied again, with the annotation's value; empty if none does, or
+// if it was done.
+func RepeatedStage(set *v1.StageSet) (stage, asked string) {
+	asked = set.Annotations[v1.AnnotationReconcileStage]
+	if asked == set.Status.LastHandledReconcileStage {
+		return "", ""
+	}
+	stage, _, _ = strings.Cut(asked, "@")
+	return stage, asked
+}
+
+// repeat forgets what was applied of the objects of a stage that is asked to be applied again, so that all of it is.
+func repeat(set *v1.StageSet, stages []preflight.Stage, recorded map[inventory.Key]v1.InventoryEntry) {
+	name, _ := RepeatedStage(set)
+	for _, stage := range stages {
+		if stage.Name != name {
+			continue
+		}
+		for _, object := range stage.Objects {
+			key := inventory.KeyOf(object.Desired)
+			if entry, known := recorded[key]; known {
+				entry.RenderedHash = ""
+				recorded[key] = entry
 			}
 		}
 	}

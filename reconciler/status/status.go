@@ -4,6 +4,7 @@ package status
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -43,11 +44,13 @@ type Outcome struct {
 	CurrentStage string
 	// Revisions maps namespace/name of each source to the revision of the run; nil when the sources are not pinned.
 	Revisions map[string]string
+	// RepeatedStage is the value of the annotation that asked for a stage to be applied again, once it was; else empty.
+	RepeatedStage string
 }
 
 // Next is the status after a pass. It is equal to the old one when nothing changed, so that an idle pass writes nothing.
 func Next(set *v1.StageSet, outcome Outcome, now time.Time) v1.StageSetStatus {
-	next := *set.Status.DeepCopy()
+	next, at := *set.Status.DeepCopy(), metav1.NewTime(now.Truncate(time.Second))
 	next.ObservedGeneration = set.Generation
 	if requested, asked := set.Annotations[v1.AnnotationRequestedAt]; asked {
 		next.LastHandledReconcileAt = requested
@@ -58,13 +61,38 @@ func Next(set *v1.StageSet, outcome Outcome, now time.Time) v1.StageSetStatus {
 	if outcome.Stages != nil {
 		next.Stages = keepTimes(set.Status.Stages, outcome.Stages)
 	}
+	if outcome.RepeatedStage != "" {
+		next.LastHandledReconcileStage = outcome.RepeatedStage
+	}
 	next.CurrentStage = outcome.CurrentStage
+	next.History = history(set.Status.History, outcome, at)
 	if outcome.Kind == Succeeded {
 		next.LastAppliedRevisions = maps.Clone(outcome.Revisions)
 		next.Revision = Short(outcome.Revisions)
 	}
-	conditions{set: set, next: &next, now: metav1.NewTime(now.Truncate(time.Second))}.derive(outcome)
+	conditions{set: set, next: &next, now: at}.derive(outcome)
 	return next
+}
+
+// history is the history with the run of the outcome, if that has ended. The revisions that are already in front are the
+// same run still: it can fail and then succeed, and what it succeeded in once it does not lose.
+func history(old []v1.HistoryEntry, outcome Outcome, now metav1.Time) []v1.HistoryEntry {
+	entry := v1.HistoryEntry{Revisions: maps.Clone(outcome.Revisions), FinishedAt: now}
+	switch {
+	case outcome.Kind == Succeeded:
+		entry.Result = v1.RunSucceeded
+	case outcome.Kind == Failed && outcome.Failure.Kind == failure.Stalled && outcome.Revisions != nil:
+		entry.Result = v1.RunFailed
+	default:
+		return old
+	}
+	if len(old) > 0 && maps.Equal(old[0].Revisions, entry.Revisions) {
+		if old[0].Result == entry.Result || old[0].Result == v1.RunSucceeded {
+			return old
+		}
+		old = old[1:]
+	}
+	return append([]v1.HistoryEntry{entry}, old[:min(len(old), v1.MaxHistory-1)]...)
 }
 
 // keepTimes keeps the times of stages that the run found as an earlier one had left them: an idle pass starts nothing. It
@@ -152,7 +180,8 @@ func (c conditions) stillRunning(message string) string {
 	if c.set.Status.Revision == "" {
 		return message
 	}
-	return message + "; still running " + c.set.Status.Revision
+	running := "; still running " + cut(c.set.Status.Revision, maxMessage/2)
+	return cut(message, maxMessage-len(running)) + running
 }
 
 func (c conditions) ready(status metav1.ConditionStatus, reason, message string) {
@@ -183,17 +212,26 @@ func (c conditions) remove(kinds ...string) {
 // maxMessage is the longest message, in bytes.
 const maxMessage = 8 << 10
 
-// Truncate cuts a message to 8 KiB on a rune border and shows that it did.
+// passing is what changes from one try to the next in the texts of connections that broke: our own port, and numbers of
+// HTTP/2 streams.
+var passing = regexp.MustCompile(`\b((?:read|write) (?:tcp|udp) )\S+->|(stream error: stream) ID \d+`)
+
+// Truncate makes a message stable from pass to pass, cuts it to 8 KiB on a rune border and shows that it did.
 func Truncate(message string) string {
+	return cut(passing.ReplaceAllString(message, "$1$2"), maxMessage)
+}
+
+// cut cuts a text to a number of bytes.
+func cut(text string, limit int) string {
 	const ellipsis = "…"
-	if len(message) <= maxMessage {
-		return message
+	if len(text) <= limit {
+		return text
 	}
-	cut := maxMessage - len(ellipsis)
-	for cut > 0 && !utf8.RuneStart(message[cut]) {
-		cut--
+	end := limit - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return message[:cut] + ellipsis
+	return text[:end] + ellipsis
 }
 
 // Short is the short form of revisions for a printer column: each once, hashes cut to eight digits.

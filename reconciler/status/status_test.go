@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,15 @@ func TestRequestedAtIsHandled(t *testing.T) {
 	}
 }
 
+// A stage that was applied again is not applied once more.
+func TestRepeatedStageIsRemembered(t *testing.T) {
+	set := fresh()
+	set.Status = Next(set, Outcome{Kind: Progressing, RepeatedStage: "app@1"}, now)
+	if got := Next(set, Outcome{Kind: Succeeded}, now).LastHandledReconcileStage; got != "app@1" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestTruncate(t *testing.T) {
 	long := strings.Repeat("ü", maxMessage)
 	got := Truncate(long)
@@ -132,6 +142,93 @@ func TestTruncate(t *testing.T) {
 	}
 	if got := Truncate("short"); got != "short" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// What a connection calls itself differs with every try, and a status that differs is written and told again.
+func TestMessagesAreStable(t *testing.T) {
+	cases := map[string]struct{ text, want string }{
+		"our port": {
+			text: "write StageInventory a/b: read tcp 10.0.0.7:48212->10.96.0.1:443: connection reset by peer",
+			want: "write StageInventory a/b: read tcp 10.96.0.1:443: connection reset by peer",
+		},
+		"IPv6": {
+			text: "write tcp [fd00::7]:48212->[fd00::1]:443: broken pipe", want: "write tcp [fd00::1]:443: broken pipe",
+		},
+		"stream": {
+			text: "stream error: stream ID 1873; INTERNAL_ERROR", want: "stream error: stream; INTERNAL_ERROR",
+		},
+		"nothing of the kind": {text: "read tcp://a -> b", want: "read tcp://a -> b"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Truncate(tc.text)); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A long message still says what runs.
+func TestWhatRunsIsNotCut(t *testing.T) {
+	denied := failure.NewStalled(v1.ReasonPolicyViolation, "%s", strings.Repeat("ü", maxMessage))
+	next := Next(running(), Outcome{Kind: Failed, Failure: denied}, now)
+	for _, condition := range next.Conditions {
+		if len(condition.Message) > maxMessage {
+			t.Errorf("the message of %s has %d bytes", condition.Type, len(condition.Message))
+		}
+		if condition.Type == v1.ConditionReady && !strings.HasSuffix(condition.Message, "…; still running main@sha1:11111111") {
+			t.Errorf("the message ends with %q", condition.Message[len(condition.Message)-50:])
+		}
+	}
+}
+
+func TestHistory(t *testing.T) {
+	stalled := failure.NewStalled(v1.ReasonApplyFailed, "no")
+	waiting := failure.NewWaiting(v1.ReasonHealthCheckTimedOut, 0, "slow")
+	of := func(revision string, kind Kind, failed *failure.Error) Outcome {
+		return Outcome{Kind: kind, Failure: failed, Revisions: map[string]string{"a/app": revision}}
+	}
+	succeeds := func(revision string) Outcome { return of(revision, Succeeded, nil) }
+	fails := func(revision string) Outcome { return of(revision, Failed, stalled) }
+	cases := map[string]struct {
+		passes []Outcome
+		want   []string // revision, result, and the number of the pass
+	}{
+		"nothing has ended": {passes: []Outcome{of("1", Progressing, nil), of("1", Failed, waiting), {Kind: Suspended}}},
+		"no revision":       {passes: []Outcome{{Kind: Failed, Failure: stalled}}},
+		"once":              {passes: []Outcome{succeeds("1"), succeeds("1")}, want: []string{"1 Succeeded 0"}},
+		"once, however often it fails": {
+			passes: []Outcome{fails("1"), fails("1")}, want: []string{"1 Failed 0"},
+		},
+		"succeeds after all": {passes: []Outcome{fails("1"), succeeds("1")}, want: []string{"1 Succeeded 1"}},
+		"what succeeded does not fail": {
+			passes: []Outcome{succeeds("1"), fails("1")}, want: []string{"1 Succeeded 0"},
+		},
+		"back again": {
+			passes: []Outcome{succeeds("1"), fails("2"), succeeds("1")},
+			want:   []string{"1 Succeeded 2", "2 Failed 1", "1 Succeeded 0"},
+		},
+		"no more than five": {
+			passes: []Outcome{succeeds("1"), succeeds("2"), succeeds("3"), succeeds("4"), fails("5"), succeeds("5"), succeeds("6")},
+			want:   []string{"6 Succeeded 6", "5 Succeeded 5", "4 Succeeded 3", "3 Succeeded 2", "2 Succeeded 1"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			set := fresh()
+			for number, outcome := range tc.passes {
+				set.Status = Next(set, outcome, now.Add(time.Duration(number)*time.Minute))
+			}
+			var got []string
+			for _, entry := range set.Status.History {
+				pass := int(entry.FinishedAt.Sub(now).Minutes())
+				got = append(got, fmt.Sprintf("%s %s %d", entry.Revisions["a/app"], entry.Result, pass))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("history (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
@@ -179,11 +180,20 @@ func (b *Book) saveShard(ctx context.Context, wanted *v1.StageInventory) error {
 	}
 	if err != nil {
 		b.store.forget(wanted)
-		return fmt.Errorf("write StageInventory %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		return failed("write", wanted, err)
 	}
 	b.shards[wanted.Name] = wanted
 	b.store.remember(wanted)
 	return nil
+}
+
+// failed is a request for a shard that failed. If somebody else wrote it, or the cache is behind, the pass starts again.
+func failed(what string, shard *v1.StageInventory, err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return failure.NewTransient(v1.ReasonProgressing, "StageInventory %s/%s changed during the pass: it starts again",
+			shard.Namespace, shard.Name)
+	}
+	return failure.NewTransient(v1.ReasonTargetUnreachable, "%s StageInventory %s/%s: %w", what, shard.Namespace, shard.Name, err)
 }
 
 // protected is true when a stored shard cannot vanish while it is needed: it has our finalizer, which a crash in the midst of
@@ -205,7 +215,7 @@ func (b *Book) dropShards(ctx context.Context, id inventory.ID, first int) error
 			continue
 		}
 		if err := b.dropShard(ctx, shard.DeepCopy()); err != nil {
-			return fmt.Errorf("remove StageInventory %s/%s: %w", shard.Namespace, name, err)
+			return failed("remove", shard, err)
 		}
 		delete(b.shards, name)
 	}

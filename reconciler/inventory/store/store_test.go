@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
@@ -175,14 +176,18 @@ func only(t *testing.T, stored client.Reader) *v1.StageInventory {
 	return &list.Items[0]
 }
 
-func TestAConflictIsAnErrorAndForgotten(t *testing.T) {
+func TestAConflictStartsThePassAgainAndIsForgotten(t *testing.T) {
 	lag := newLagging(t)
 	store := New(lag)
 	save(t, open(t, store), record("a"))
 	stale := open(t, store)
 	save(t, open(t, New(lag)), record("a", "other"))
-	if err := stale.Save(t.Context(), record("a", "b")); err == nil {
+	err := stale.Save(t.Context(), record("a", "b"))
+	if err == nil {
 		t.Fatal("a write on an outdated inventory succeeded")
+	}
+	if failed := failure.From(err); failed.Reason != v1.ReasonProgressing || failed.Kind != failure.Transient {
+		t.Errorf("got %s, %s: %v", failed.Reason, failed.Kind, err)
 	}
 	if diff := cmp.Diff([]inventory.Record{record("a", "other")}, open(t, store).Records()); diff != "" {
 		t.Errorf("records after the conflict (-want +got):\n%s", diff)
