@@ -111,9 +111,11 @@ func requests(set *v1.StageSet) string {
 	return strings.Join(values, "\x00")
 }
 
-// wanted is true for updates that ask for a pass: of the spec, of the deletion, and of annotations that are acted on.
+// wanted is true for updates that ask for a pass: of the spec, of the labels, which policies select and judge by, of the
+// deletion, and of annotations that are acted on.
 func wanted(update event.UpdateEvent) bool {
 	return update.ObjectOld.GetGeneration() != update.ObjectNew.GetGeneration() ||
+		!maps.Equal(update.ObjectOld.GetLabels(), update.ObjectNew.GetLabels()) ||
 		update.ObjectOld.GetDeletionTimestamp().IsZero() != update.ObjectNew.GetDeletionTimestamp().IsZero() ||
 		slices.ContainsFunc(asking, func(key string) bool {
 			return update.ObjectOld.GetAnnotations()[key] != update.ObjectNew.GetAnnotations()[key]

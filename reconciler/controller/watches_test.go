@@ -2,6 +2,7 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +101,33 @@ func TestRelabelled(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if got := relabelled(event.UpdateEvent{ObjectOld: before, ObjectNew: tc.now}); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWanted(t *testing.T) {
+	before := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{
+		Generation: 1, Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+	}}
+	cases := map[string]struct {
+		change func(*v1.StageSet)
+		want   bool
+	}{
+		"a status":           {change: func(set *v1.StageSet) { set.Status.ObservedGeneration, set.ResourceVersion = 1, "2" }},
+		"a finalizer":        {change: func(set *v1.StageSet) { set.Finalizers = []string{v1.Finalizer} }},
+		"another annotation": {change: func(set *v1.StageSet) { set.Annotations["c"] = "x" }},
+		"a spec":             {change: func(set *v1.StageSet) { set.Generation = 2 }, want: true},
+		"a label":            {change: func(set *v1.StageSet) { set.Labels["a"] = "x" }, want: true},
+		"a deletion":         {change: func(set *v1.StageSet) { set.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, want: true},
+		"a request":          {change: func(set *v1.StageSet) { set.Annotations[v1.AnnotationRequestedAt] = "now" }, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			now := before.DeepCopy()
+			tc.change(now)
+			if got := wanted(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

@@ -134,13 +134,14 @@ func (r *Review) logParams(ctx context.Context, decision policies.Decision) {
 	}
 }
 
-// Identity changes when the policies do, their parameters, or the Namespace that they look at.
+// Identity changes when the policies do, their parameters, or what they look at besides the spec: the Namespace, and the
+// labels of the StageSet.
 func (r *Review) Identity() string {
 	namespace := ""
 	if r.namespace != nil {
 		namespace = r.namespace.ResourceVersion
 	}
-	return fmt.Sprintf("%p/%s", r.set, namespace)
+	return fmt.Sprintf("%p/%s/%v", r.set, namespace, r.object.GetLabels())
 }
 
 // Err is a *failure.Error that lists all violations so far; nil if there are none.

@@ -227,6 +227,14 @@ func TestIdentityFollowsThePolicies(t *testing.T) {
 	if review.Identity() == admit(t, one, "a").Identity() {
 		t.Error("a run would go on in a Namespace that has changed since it was checked")
 	}
+	labelled := stored("a")
+	labelled.Labels = map[string]string{"a": "b"}
+	if _, review, err = one.Admit(t.Context(), labelled, team); err != nil {
+		t.Fatal(err)
+	}
+	if review.Identity() == admit(t, one, "a").Identity() {
+		t.Error("a run would go on for a StageSet with other labels than it was checked with")
+	}
 }
 
 // limit finds one ConfigMap.
