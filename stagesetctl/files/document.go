@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Document is one object in a file.
+// Document is one object in a file. It is not safe for concurrent use.
 type Document struct {
 	// Path is the file as it was named, or as it was found in a named directory; "-" is standard input.
 	Path string
@@ -23,10 +23,21 @@ type Document struct {
 	// Fields are the object.
 	Fields map[string]any
 
-	node *yamlv3.Node
-	// lines are those of the whole file, each with its end.
-	lines []string
+	// from is what it was parsed from, and item where in nested lists it is.
+	from *part
+	item []int
 }
+
+// part is the part of a file that a document is in.
+type part struct {
+	// lines are those of the whole file, each with its end; the part is from start to end.
+	lines      []string
+	start, end int
+	// node is the object in it; nil until somebody asks where its fields are, which of many documents nobody does.
+	node *yamlv3.Node
+}
+
+func (p *part) String() string { return strings.Join(p.lines[p.start:p.end], "") }
 
 // Kind is the kind of the object, empty if it has none.
 func (d Document) Kind() string { return d.text("kind") }
@@ -85,7 +96,7 @@ func parse(path, text string) ([]Document, Problems) {
 		for end < len(file) && !isSeparator(file[end]) {
 			end++
 		}
-		found, err := parseDocument(Document{Path: path, lines: file}, start, end)
+		found, err := parseDocument(Document{Path: path, from: &part{lines: file, start: start, end: end}})
 		if err != nil {
 			problems = append(problems, located(path, start, err)...)
 		}
@@ -111,68 +122,80 @@ func isSeparator(line string) bool {
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], " \t\r\n"))
 }
 
-// parseDocument parses the lines of a file from start to end: none, one, or the items of a list.
-func parseDocument(in Document, start, end int) ([]Document, error) {
-	text := []byte(strings.Join(in.lines[start:end], ""))
+// parseDocument parses the text of a document: it is none, one, or the items of a list.
+func parseDocument(in Document) ([]Document, error) {
+	content := []byte(in.from.String())
 	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(text, &root); err != nil {
+	if err := yamlv3.Unmarshal(content, &root); err != nil {
 		return nil, err
 	}
 	if len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
 		return nil, nil
 	}
-	converted, err := yaml.YAMLToJSONStrict(text)
+	converted, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
 		return nil, err
 	}
-	in.node = root.Content[0]
-	if in.node.Kind != yamlv3.MappingNode {
-		return nil, fmt.Errorf("line %d: is not an object", in.node.Line)
+	if root.Content[0].Kind != yamlv3.MappingNode {
+		return nil, fmt.Errorf("line %d: is not an object", root.Content[0].Line)
 	}
 	if err := utiljson.Unmarshal(converted, &in.Fields); err != nil {
 		return nil, err
 	}
-	shift(in.node, start)
-	in.Line = in.node.Line
-	return in.items()
+	return in.items(root.Content[0])
 }
 
-// shift moves a node and what is in it down by some lines.
-func shift(node *yamlv3.Node, lines int) {
-	node.Line += lines
-	for _, child := range node.Content {
-		shift(child, lines)
-	}
-}
-
-// items are the objects that d lists, or d itself if it is no list.
-func (d Document) items() ([]Document, error) {
+// items are the objects that d, whose node is given, lists, or d itself if it is no list.
+func (d Document) items(node *yamlv3.Node) ([]Document, error) {
+	d.Line = d.from.start + node.Line
 	list, isList := d.Fields["items"].([]any)
 	if !isList || !strings.HasSuffix(d.Kind(), "List") {
 		return []Document{d}, nil
 	}
-	_, nodes := d.find("items")
-	if nodes.Kind == yamlv3.AliasNode {
-		nodes = nodes.Alias
-	}
 	all := make([]Document, 0, len(list))
 	for i, item := range list {
 		one := d
-		if nodes.Kind == yamlv3.SequenceNode && len(nodes.Content) == len(list) { // and not merged from elsewhere
-			one.node = nodes.Content[i]
-		}
-		one.Line = one.node.Line
+		one.item = append(slices.Clip(d.item), i)
+		of := itemNode(node, i)
 		var isObject bool
 		if one.Fields, isObject = item.(map[string]any); !isObject {
-			return nil, fmt.Errorf("line %d: is not an object", one.Line)
+			return nil, fmt.Errorf("line %d: is not an object", of.Line)
 		}
-		inner, err := one.items()
+		inner, err := one.items(of)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, inner...)
 	}
 	return all, nil
+}
+
+// itemNode is the node of item i of a list; the list's own, if it is merged from elsewhere.
+func itemNode(list *yamlv3.Node, i int) *yamlv3.Node {
+	_, items := child(list, "items")
+	if items != nil && items.Kind == yamlv3.AliasNode {
+		items = items.Alias
+	}
+	if items == nil || items.Kind != yamlv3.SequenceNode || i >= len(items.Content) {
+		return list
+	}
+	return items.Content[i]
+}
+
+// node is where d is in its text; the lines of nodes are counted from where the text begins.
+func (d Document) node() *yamlv3.Node {
+	if d.from.node == nil {
+		d.from.node = &yamlv3.Node{Line: 1, Column: 1}
+		var root yamlv3.Node
+		if err := yamlv3.Unmarshal([]byte(d.from.String()), &root); err == nil && len(root.Content) > 0 { // as before
+			d.from.node = root.Content[0]
+		}
+	}
+	node := d.from.node
+	for _, i := range d.item {
+		node = itemNode(node, i)
+	}
+	return node
 }
 
 var lineOfError = regexp.MustCompile(`line (\d+): ([^\n]+)`)

@@ -14,14 +14,14 @@ import (
 // no such field, it is at the innermost field around it that there is.
 func (d Document) At(path, message string) Problem {
 	key, _ := d.find(path)
-	return Problem{Path: d.Path, Line: key.Line, Column: key.Column, Message: message}
+	return Problem{Path: d.Path, Line: d.from.start + key.Line, Column: key.Column, Message: message}
 }
 
 // Within is a Problem in the text that is the value of the field path: at line and column of the value, counted from 1, in
 // characters. It is found wherever YAML puts that character: in a block, folded or not, in quotes, or plain.
 func (d Document) Within(path string, line, column int, message string) Problem {
 	key, value := d.find(path)
-	problem := Problem{Path: d.Path, Line: key.Line, Column: key.Column, Message: message}
+	problem := Problem{Path: d.Path, Line: d.from.start + key.Line, Column: key.Column, Message: message}
 	if value.Kind == yamlv3.ScalarNode {
 		problem.Line, problem.Column = d.within(value, line, column)
 	}
@@ -30,7 +30,8 @@ func (d Document) Within(path string, line, column int, message string) Problem 
 
 // find is the key and the value of the innermost field on the way to path that there is.
 func (d Document) find(path string) (key, value *yamlv3.Node) {
-	key, value = d.node, d.node
+	key = d.node()
+	value = key
 	for _, name := range split(path) {
 		nextKey, next := child(value, name)
 		if next == nil {
@@ -89,7 +90,8 @@ func split(path string) []string {
 // and what is quoted, so it is found by counting the other characters before it.
 func (d Document) within(scalar *yamlv3.Node, line, column int) (int, int) {
 	remaining := visibleBefore(scalar.Value, line, column)
-	s := scanner{lines: d.lines, line: scalar.Line - 1, column: scalar.Column - 1, style: scalar.Style}
+	first := d.from.start + scalar.Line
+	s := scanner{lines: d.from.lines, line: first - 1, column: scalar.Column - 1, style: scalar.Style}
 	s.skipProperties()
 	switch scalar.Style &^ yamlv3.TaggedStyle {
 	case yamlv3.LiteralStyle, yamlv3.FoldedStyle:
@@ -100,7 +102,7 @@ func (d Document) within(scalar *yamlv3.Node, line, column int) (int, int) {
 	for {
 		r, ok := s.peek()
 		if !ok {
-			return scalar.Line, scalar.Column
+			return first, scalar.Column
 		}
 		if !unicode.IsSpace(r.value) {
 			if remaining == 0 {
