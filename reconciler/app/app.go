@@ -28,6 +28,7 @@ import (
 	"github.com/stageset/stageset/reconciler/dial"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/source"
@@ -205,7 +206,7 @@ func assemble(
 			Fetcher:     fetcher,
 			Builds:      build.NewCache(renderCacheSize),
 			Hasher:      hasher,
-			Claims:      inventories,
+			Applier:     ownership.Applier{Claims: inventories, Earlier: options.TakeoverManagers},
 			Graph:       controller.Graph{StageSets: mgr.GetClient()},
 			Concurrency: options.ApplyConcurrency,
 			Measure:     controller.Steps{Clock: clock.RealClock{}}.Begin,

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stageset/stageset/process"
+	"github.com/stageset/stageset/reconciler/takeover"
 )
 
 // Options are the flags of stageset-reconciler; docs/flags.md lists them.
@@ -24,6 +25,7 @@ type Options struct {
 	DialAllow         []string
 	Concurrent        int
 	ApplyConcurrency  int
+	TakeoverManagers  []string
 	DefaultInterval   time.Duration
 	MaxTeardownWait   time.Duration
 	LeaderElect       bool
@@ -61,6 +63,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Concurrent, "concurrent", 20,
 		"how many StageSets are reconciled at once; a namespace has at most half of what others leave free, and at least one")
 	flags.IntVar(&o.ApplyConcurrency, "apply-concurrency", 8, "how many requests of one StageSet run at once")
+	flags.StringSliceVar(&o.TakeoverManagers, "takeover-managers",
+		[]string{"kubectl", "kubectl-*", "before-first-apply", "kustomize-controller"},
+		"field managers of earlier tools (globs), whose fields an object's StageSet takes over when it first applies the object")
 	flags.DurationVar(&o.DefaultInterval, "default-interval", 10*time.Minute,
 		"interval of StageSets that set none; 30s to 24h")
 	flags.DurationVar(&o.MaxTeardownWait, "max-teardown-wait", time.Hour,
@@ -83,6 +88,9 @@ func (o *Options) Validate() error {
 		if value < 1 {
 			problems = append(problems, fmt.Errorf("%s is %d: it must be at least 1", flag, value))
 		}
+	}
+	if _, err := takeover.ParseManagers(o.TakeoverManagers); err != nil {
+		problems = append(problems, fmt.Errorf("--takeover-managers: %w", err))
 	}
 	if o.DefaultInterval < minInterval || o.DefaultInterval > maxInterval {
 		problems = append(problems, fmt.Errorf("--default-interval is %s: it must be from %s to %s",

@@ -5,6 +5,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/health"
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/preflight"
 )
 
@@ -105,13 +107,10 @@ type writer struct {
 
 // writeWave dry-runs the deferred objects of a wave, and then writes all that have to be written.
 func (w *writer) writeWave(ctx context.Context, wave []*preflight.Object) error {
-	var deferred []*preflight.Object
-	for _, object := range wave {
-		if object.Deferred() {
-			deferred = append(deferred, object)
-		}
+	if err := w.each(ctx, only(wave, (*preflight.Object).Outdated), w.update); err != nil {
+		return err
 	}
-	err := w.each(ctx, deferred, func(ctx context.Context, object *preflight.Object) error {
+	err := w.each(ctx, only(wave, (*preflight.Object).Deferred), func(ctx context.Context, object *preflight.Object) error {
 		return w.cleared.DryRun(ctx, w.stage, object)
 	})
 	if err != nil {
@@ -129,6 +128,11 @@ func (w *writer) writeWave(ctx context.Context, wave []*preflight.Object) error 
 	return w.each(ctx, changed, w.write)
 }
 
+// only are the objects that something is true of.
+func only(objects []*preflight.Object, is func(*preflight.Object) bool) []*preflight.Object {
+	return slices.DeleteFunc(slices.Clone(objects), func(object *preflight.Object) bool { return !is(object) })
+}
+
 // write writes one object, once its place is free.
 func (w *writer) write(ctx context.Context, object *preflight.Object) error {
 	if object.Recreates() != "" {
@@ -141,7 +145,7 @@ func (w *writer) write(ctx context.Context, object *preflight.Object) error {
 			return nil
 		}
 	}
-	answer, err := w.cleared.Apply(ctx, w.stage, object)
+	answer, err := w.apply(ctx, object)
 	if err != nil {
 		return err
 	}
@@ -151,6 +155,22 @@ func (w *writer) write(ctx context.Context, object *preflight.Object) error {
 	w.set.Changes = append(w.set.Changes, change)
 	w.set.Remaining--
 	return nil
+}
+
+// apply applies one object, after what others have left on it is taken over.
+func (w *writer) apply(ctx context.Context, object *preflight.Object) (*unstructured.Unstructured, error) {
+	applier, target := w.cleared.Applier(), w.stage.Target()
+	if object.Inherits() {
+		if err := applier.Inherit(ctx, target, object.Desired()); err != nil {
+			return nil, err
+		}
+	}
+	return applier.Apply(ctx, target, object.Desired(), ownership.Request{New: object.LiveUID() == ""})
+}
+
+// update makes it possible to dry-run an object.
+func (w *writer) update(ctx context.Context, object *preflight.Object) error {
+	return w.cleared.Applier().Update(ctx, w.stage.Target(), object.Desired())
 }
 
 // note notes what became of an object that has to make way.
@@ -179,8 +199,11 @@ func (w *writer) each(
 	for _, object := range objects {
 		group.Go(func() error {
 			err := request(bounded, object)
-			if err == nil || !preflight.IsRefusal(err) {
-				return err
+			if err == nil {
+				return nil
+			}
+			if !preflight.IsRefusal(err) {
+				return preflight.CannotAsk(w.stage, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

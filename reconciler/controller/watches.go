@@ -53,8 +53,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 			return fmt.Errorf("index StageSets by %s: %w", field, err)
 		}
 	}
-	if err := indexer.IndexField(ctx, &v1.StageInventory{}, store.IndexStageSet, store.StageSetOf); err != nil {
-		return fmt.Errorf("index StageInventories by %s: %w", store.IndexStageSet, err)
+	for field, extract := range map[string]client.IndexerFunc{
+		store.IndexStageSet: store.StageSetOf, store.IndexObject: store.ObjectsOf,
+	} {
+		if err := indexer.IndexField(ctx, &v1.StageInventory{}, field, extract); err != nil {
+			return fmt.Errorf("index StageInventories by %s: %w", field, err)
+		}
 	}
 	policies, err := r.policySource(mgr)
 	if err != nil {

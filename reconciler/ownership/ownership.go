@@ -3,18 +3,11 @@
 package ownership
 
 import (
-	"context"
-	"fmt"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/reconciler/inventory"
-	"github.com/stageset/stageset/reconciler/tenant"
 )
 
 // Owner is a StageSet as the owner of objects.
@@ -74,76 +67,6 @@ func stamped(obj *unstructured.Unstructured, key string) string {
 		return full
 	}
 	return label
-}
-
-// Target is a cluster as the stage's account sees it.
-type Target interface {
-	// Get reads one object.
-	Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
-	// Apply is one server-side apply; it returns the API server's answer.
-	Apply(ctx context.Context, obj *unstructured.Unstructured, options tenant.ApplyOptions) (*unstructured.Unstructured, error)
-}
-
-// Claims knows the inventories of all StageSets.
-type Claims interface {
-	// Claims is true when the inventory of StageSet namespace/name has an entry for the object.
-	Claims(ctx context.Context, namespace, name string, key inventory.Key) (bool, error)
-}
-
-// ConflictError says that another StageSet owns an object.
-type ConflictError struct {
-	Object inventory.Key
-	Owner  Owner
-}
-
-// Error names the object, its owner and what to do.
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%s belongs to %s: remove it from one of the two", e.Object, e.Owner)
-}
-
-// Applier applies objects for one owner.
-type Applier struct {
-	Owner  Owner
-	Claims Claims
-}
-
-// Apply is one server-side apply as the target's account, without force first. When fields belong to others, it is
-// repeated with force, as Flux does, unless the others are a StageSet whose inventory has the object: that is a
-// *ConflictError, and nothing is taken. A StageSet that is gone, or no longer has the object, owns nothing.
-func (a Applier) Apply(ctx context.Context, target Target, obj *unstructured.Unstructured, dryRun bool) (
-	*unstructured.Unstructured, error,
-) {
-	options := tenant.ApplyOptions{FieldManager: a.Owner.FieldManager(), DryRun: dryRun}
-	answer, err := target.Apply(ctx, obj, options)
-	if !apierrors.IsConflict(err) {
-		return answer, err
-	}
-	if err := a.rival(ctx, target, obj); err != nil {
-		return nil, err
-	}
-	options.Force = true
-	return target.Apply(ctx, obj, options)
-}
-
-// rival returns a *ConflictError if another StageSet has the live object in its inventory.
-func (a Applier) rival(ctx context.Context, target Target, obj *unstructured.Unstructured) error {
-	live, err := target.Get(ctx, obj.GroupVersionKind(), obj.GetNamespace(), obj.GetName())
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	other, stampedByOther := Of(live)
-	if !stampedByOther || other == a.Owner || !Manages(live, other.FieldManager()) {
-		return nil
-	}
-	key := inventory.KeyOf(obj)
-	claimed, err := a.Claims.Claims(ctx, other.Namespace, other.Name, key)
-	if err != nil || !claimed {
-		return err
-	}
-	return &ConflictError{Object: key, Owner: other}
 }
 
 // Manages is true when managedFields have an Apply entry of the manager.

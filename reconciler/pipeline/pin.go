@@ -50,8 +50,9 @@ type Pipeline struct {
 	Fetcher  *source.Fetcher
 	Builds   *build.Cache
 	Hasher   inventory.Hasher
-	Claims   ownership.Claims
-	Graph    Graph
+	// Applier applies for nobody yet: it has no owner.
+	Applier ownership.Applier
+	Graph   Graph
 	// Concurrency bounds the requests of one release that are under way at once.
 	Concurrency int
 	// Measure is told when a step begins, and then when it ends; nil measures nothing.

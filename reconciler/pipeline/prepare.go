@@ -43,12 +43,19 @@ func (p *Pipeline) Prepare(
 	recorded := Recorded(records)
 	repeat(set, stages, recorded)
 	return preflight.Check(ctx, preflight.Input{
-		Applier:     ownership.Applier{Owner: Owner(set), Claims: p.Claims},
+		Applier:     p.applier(set),
 		Recorded:    recorded,
 		Stages:      stages,
 		Size:        size(built),
 		Concurrency: p.Concurrency,
 	})
+}
+
+// applier applies for a StageSet.
+func (p *Pipeline) applier(set *v1.StageSet) ownership.Applier {
+	applier := p.Applier
+	applier.Owner, applier.Age = Owner(set), inventory.Age{Created: set.CreationTimestamp.Time, UID: set.UID}
+	return applier
 }
 
 // rendered are the objects of a stage with their hashes.

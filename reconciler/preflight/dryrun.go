@@ -59,7 +59,10 @@ func (c checker) check(ctx context.Context, object *Object) error {
 	if object.state == drift.Suspect {
 		return c.verify(ctx, object)
 	}
-	answer, err := c.applier.Apply(ctx, c.stage.target, object.Desired(), true)
+	answer, err := c.dryRun(ctx, object)
+	if apierrors.IsInternalError(err) && c.outdated(ctx, object) {
+		return nil
+	}
 	if err != nil {
 		return c.resolve(ctx, object, err)
 	}
@@ -69,6 +72,27 @@ func (c checker) check(ctx context.Context, object *Object) error {
 		object.live, object.state = &live, drift.Changed
 	}
 	return nil
+}
+
+// dryRun applies an object as a dry-run, and notes what has to be done first if it is to be written.
+func (c checker) dryRun(ctx context.Context, object *Object) (*unstructured.Unstructured, error) {
+	desired := object.Desired()
+	answer, err := c.applier.Apply(ctx, c.stage.target, desired, ownership.Request{DryRun: true, New: object.live == nil})
+	if err == nil && answer.GetResourceVersion() != "" {
+		object.inherits, err = c.applier.Inherits(ctx, c.stage.target, desired, answer)
+	}
+	return answer, err
+}
+
+// outdated is true for an object that the API server cannot apply because of what its managedFields have: the dry-run has to
+// wait until that is mended, which is right before the object is written.
+func (c checker) outdated(ctx context.Context, object *Object) bool {
+	outdated, err := c.applier.Outdated(ctx, c.stage.target, object.Desired())
+	if err != nil || !outdated {
+		return false
+	}
+	object.outdated, object.waitsFor = true, "an update of its managedFields"
+	return true
 }
 
 // maxVerifications is how often a suspect is looked at that others write at the same time.
@@ -90,7 +114,11 @@ func (c checker) verify(ctx context.Context, object *Object) error {
 		if err != nil {
 			return err
 		}
-		if answer, err = c.applier.Apply(ctx, c.stage.target, desired, true); err != nil {
+		answer, err = c.dryRun(ctx, object)
+		if apierrors.IsInternalError(err) && c.outdated(ctx, object) {
+			return nil
+		}
+		if err != nil {
 			return c.resolve(ctx, object, err)
 		}
 		if answer.GetResourceVersion() == live.GetResourceVersion() {
@@ -115,13 +143,4 @@ func (c Cleared) DryRun(ctx context.Context, stage ClearedStage, object *Object)
 		return CannotAsk(stage, err)
 	}
 	return err
-}
-
-// Apply writes one object; errors are those of DryRun.
-func (c Cleared) Apply(ctx context.Context, stage ClearedStage, object *Object) (*unstructured.Unstructured, error) {
-	answer, err := c.applier.Apply(ctx, stage.target, object.Desired(), false)
-	if err != nil && !IsRefusal(err) {
-		return nil, CannotAsk(stage, err)
-	}
-	return answer, err
 }

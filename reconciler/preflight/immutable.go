@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/drift"
+	"github.com/stageset/stageset/reconciler/ownership"
 )
 
 // immutableError is a refusal to change an object, with what can be done although the object cannot be changed.
@@ -112,7 +113,7 @@ func (c checker) acceptAnew(ctx context.Context, desired *unstructured.Unstructu
 	sum := sha256.Sum256([]byte(desired.GetNamespace() + "/" + desired.GetName()))
 	probe := desired.DeepCopy()
 	probe.SetName("stageset-probe-" + hex.EncodeToString(sum[:])[:12])
-	answer, err := c.applier.Apply(ctx, c.stage.target, probe, true)
+	answer, err := c.applier.Apply(ctx, c.stage.target, probe, ownership.Request{DryRun: true})
 	if err == nil && answer.GetResourceVersion() != "" {
 		return errProbed
 	}

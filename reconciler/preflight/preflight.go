@@ -88,6 +88,9 @@ type Object struct {
 	gate   bool
 	// recreate and kept are what became of an object that cannot be changed.
 	recreate, kept bool
+	// inherits is true when what others left on the live object has to be taken over first, and outdated when entries of its
+	// managedFields have to be brought up to date.
+	inherits, outdated bool
 }
 
 // Desired is the object as it will be applied. It must not be changed.
@@ -130,6 +133,12 @@ func (o *Object) Recreates() types.UID {
 	}
 	return o.live.UID
 }
+
+// Inherits is true for an object that others may have left something on, which has to be taken over before it is applied.
+func (o *Object) Inherits() bool { return o.inherits }
+
+// Outdated is true for an object that cannot be dry-run before its managedFields are updated.
+func (o *Object) Outdated() bool { return o.outdated }
 
 // Kept is true for an object that is not as it is rendered, and stays so, because the stage's conflicts say so.
 func (o *Object) Kept() bool { return o.kept }
@@ -212,6 +221,9 @@ type Cleared struct {
 
 // Size is the size of all objects, in bytes as JSON.
 func (c Cleared) Size() int64 { return c.size }
+
+// Applier applies the release's objects.
+func (c Cleared) Applier() ownership.Applier { return c.applier }
 
 // Stages are the stages in order.
 func (c Cleared) Stages() []ClearedStage { return c.stages }

@@ -30,18 +30,20 @@ func StageSetOf(obj client.Object) []string {
 
 // Store is safe for concurrent use by passes of different StageSets.
 type Store struct {
-	// client reads from a cache that has IndexStageSet, and writes.
+	// client reads from a cache that has IndexStageSet and IndexObject, and writes.
 	client client.Client
 
 	mu sync.Mutex
 	// written are our own writes that the cache has not shown yet, so that a pass never decides on less than the one
 	// before it wrote.
 	written map[types.NamespacedName]*v1.StageInventory
+	// claimed are the objects that written has entries for.
+	claimed claims
 }
 
 // New is a store on a cached client.
 func New(cached client.Client) *Store {
-	return &Store{client: cached, written: map[types.NamespacedName]*v1.StageInventory{}}
+	return &Store{client: cached, written: map[types.NamespacedName]*v1.StageInventory{}, claimed: claims{}}
 }
 
 // Open reads the inventory of a StageSet for one pass.
@@ -69,7 +71,7 @@ func (s *Store) overlay(owner *v1.StageSet, shards map[string]*v1.StageInventory
 		}
 		cached, found := shards[key.Name]
 		if found && version(cached) >= version(own) {
-			delete(s.written, key)
+			s.drop(key)
 			continue
 		}
 		shards[key.Name] = own.DeepCopy()
@@ -88,13 +90,24 @@ func version(shard *v1.StageInventory) uint64 {
 func (s *Store) remember(shard *v1.StageInventory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.written[client.ObjectKeyFromObject(shard)] = shard.DeepCopy()
+	key := client.ObjectKeyFromObject(shard)
+	s.drop(key)
+	s.written[key] = shard.DeepCopy()
+	s.claimed.add(key, shard)
 }
 
 func (s *Store) forget(shard *v1.StageInventory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.written, client.ObjectKeyFromObject(shard))
+	s.drop(client.ObjectKeyFromObject(shard))
+}
+
+// drop forgets one of our own writes.
+func (s *Store) drop(key types.NamespacedName) {
+	if known := s.written[key]; known != nil {
+		s.claimed.remove(key, known)
+		delete(s.written, key)
+	}
 }
 
 // Book is the inventory of one StageSet during one pass. It is not safe for concurrent use.
@@ -238,22 +251,6 @@ func (b *Book) dropShard(ctx context.Context, shard *v1.StageInventory) error {
 		return nil
 	}
 	return err
-}
-
-// Claims is true when the inventory of StageSet namespace/name has an entry for the object.
-func (s *Store) Claims(ctx context.Context, namespace, name string, key inventory.Key) (bool, error) {
-	owner := &v1.StageSet{}
-	owner.Namespace, owner.Name = namespace, name
-	book, err := s.Open(ctx, owner)
-	if err != nil {
-		return false, err
-	}
-	for _, record := range book.Records() {
-		if _, found := record.Entries[key]; found {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // idOf is the record that a shard is part of.

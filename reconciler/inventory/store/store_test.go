@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +45,7 @@ func newLagging(t *testing.T) *lagging {
 	lag := &lagging{}
 	lag.Client = fake.NewClientBuilder().WithScheme(scheme).
 		WithIndex(&v1.StageInventory{}, IndexStageSet, StageSetOf).
+		WithIndex(&v1.StageInventory{}, IndexObject, ObjectsOf).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 				if err := lag.write(); err != nil {
@@ -62,10 +64,26 @@ func newLagging(t *testing.T) *lagging {
 					return c.List(ctx, list, o...)
 				}
 				lag.frozen.DeepCopyInto(list.(*v1.StageInventoryList))
+				selectByIndex(list.(*v1.StageInventoryList), o)
 				return nil
 			},
 		}).Build()
 	return lag
+}
+
+// selectByIndex leaves what the options select by the indexes.
+func selectByIndex(list *v1.StageInventoryList, options []client.ListOption) {
+	var selected client.ListOptions
+	selected.ApplyOptions(options)
+	if selected.FieldSelector == nil {
+		return
+	}
+	extract := map[string]client.IndexerFunc{IndexStageSet: StageSetOf, IndexObject: ObjectsOf}
+	for _, requirement := range selected.FieldSelector.Requirements() {
+		list.Items = slices.DeleteFunc(list.Items, func(shard v1.StageInventory) bool {
+			return !slices.Contains(extract[requirement.Field](&shard), requirement.Value)
+		})
+	}
 }
 
 // freeze keeps the cache as it is now.
@@ -230,19 +248,5 @@ func TestDropRemovesFinalizerAndObject(t *testing.T) {
 	}
 	if len(left.Items) != 0 || len(book.Records()) != 0 {
 		t.Errorf("%d objects and %d records are left", len(left.Items), len(book.Records()))
-	}
-}
-
-func TestClaims(t *testing.T) {
-	store := New(newLagging(t))
-	save(t, open(t, store), record("a"))
-	for name, want := range map[string]bool{"a": true, "b": false} {
-		key := inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: name}
-		if got, err := store.Claims(t.Context(), "team-a", "shop", key); err != nil || got != want {
-			t.Errorf("claims %s: got %v, %v; want %v", name, got, err, want)
-		}
-	}
-	if got, err := store.Claims(t.Context(), "team-a", "gone", inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "a"}); err != nil || got {
-		t.Errorf("a StageSet without an inventory claims: %v, %v", got, err)
 	}
 }

@@ -1,0 +1,138 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/takeover"
+	"github.com/stageset/stageset/reconciler/tenant"
+)
+
+// Target is a cluster as the stage's account sees it.
+type Target interface {
+	// Get reads one object.
+	Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// Apply is one server-side apply; it returns the API server's answer.
+	Apply(ctx context.Context, obj *unstructured.Unstructured, options tenant.ApplyOptions) (*unstructured.Unstructured, error)
+	Fields
+}
+
+// Fields is what can be known and said of the fields of objects.
+type Fields interface {
+	// HasScale is true when objects of the kind have the subresource scale.
+	HasScale(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
+	// SetManagedFields replaces the managedFields of an object that nobody wrote since it was read.
+	SetManagedFields(ctx context.Context, live *unstructured.Unstructured, managed []metav1.ManagedFieldsEntry) error
+}
+
+// Claims knows the inventories of all StageSets.
+type Claims interface {
+	// Claims are the StageSets that exist and whose inventories have an entry for the object.
+	Claims(ctx context.Context, key inventory.Key) ([]inventory.Claim, error)
+}
+
+// ConflictError says that another StageSet owns an object.
+type ConflictError struct {
+	Object inventory.Key
+	Owner  Owner
+}
+
+// Error names the object, its owner and what to do.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s belongs to %s: remove it from one of the two", e.Object, e.Owner)
+}
+
+// Applier applies objects for one owner.
+type Applier struct {
+	Owner Owner
+	// Age is the owner's, for what two StageSets would create at the same time.
+	Age    inventory.Age
+	Claims Claims
+	// Earlier are the field managers that are taken over from.
+	Earlier takeover.Managers
+}
+
+// Request is how an object is applied.
+type Request struct {
+	// DryRun stores nothing.
+	DryRun bool
+	// New is true for an object that is not known to exist.
+	New bool
+}
+
+// Apply is one server-side apply as the target's account, without force first. When fields belong to others, it is
+// repeated with force, as Flux does, unless one of the others is a StageSet whose inventory has the object: that is a
+// *ConflictError, and nothing is taken. A StageSet that is gone, or no longer has the object, owns nothing. What is new, and
+// in the inventory of an older StageSet too, is that one's: the younger leaves it alone before either has made it. The answer
+// has managedFields.
+func (a Applier) Apply(ctx context.Context, target Target, obj *unstructured.Unstructured, request Request) (
+	*unstructured.Unstructured, error,
+) {
+	if request.New {
+		if err := a.elder(ctx, inventory.KeyOf(obj)); err != nil {
+			return nil, err
+		}
+	}
+	options := tenant.ApplyOptions{FieldManager: a.Owner.FieldManager(), DryRun: request.DryRun, KeepManagedFields: true}
+	answer, err := target.Apply(ctx, obj, options)
+	if !apierrors.IsConflict(err) {
+		return answer, err
+	}
+	if err := a.rival(ctx, target, obj); err != nil {
+		return nil, err
+	}
+	options.Force = true
+	return target.Apply(ctx, obj, options)
+}
+
+// others are the claims of other StageSets.
+func (a Applier) others(ctx context.Context, key inventory.Key) ([]inventory.Claim, error) {
+	claims, err := a.Claims.Claims(ctx, key)
+	return slices.DeleteFunc(claims, func(claim inventory.Claim) bool {
+		return claim.Namespace == a.Owner.Namespace && claim.Name == a.Owner.Name
+	}), err
+}
+
+// elder returns a *ConflictError if an older StageSet has the object in its inventory.
+func (a Applier) elder(ctx context.Context, key inventory.Key) error {
+	others, err := a.others(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, claim := range others {
+		if claim.Older(a.Age) {
+			return &ConflictError{Object: key, Owner: Owner{Namespace: claim.Namespace, Name: claim.Name}}
+		}
+	}
+	return nil
+}
+
+// rival returns a *ConflictError if another StageSet has applied the live object, and has it in its inventory.
+func (a Applier) rival(ctx context.Context, target Target, obj *unstructured.Unstructured) error {
+	key := inventory.KeyOf(obj)
+	others, err := a.others(ctx, key)
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	live, err := target.Get(ctx, obj.GroupVersionKind(), obj.GetNamespace(), obj.GetName())
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, claim := range others {
+		owner := Owner{Namespace: claim.Namespace, Name: claim.Name}
+		if Manages(live, owner.FieldManager()) {
+			return &ConflictError{Object: key, Owner: owner}
+		}
+	}
+	return nil
+}

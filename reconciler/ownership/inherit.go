@@ -1,0 +1,172 @@
+package ownership
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/takeover"
+	"github.com/stageset/stageset/reconciler/tenant"
+)
+
+// HandoverManager is the field manager that keeps the number of replicas which an owner had set, and does not want to set any
+// more, until somebody else sets it.
+const HandoverManager = "stageset-handover"
+
+// maxAttempts is how often an object is read again that others write at the same time.
+const maxAttempts = 3
+
+// Inherits is true when Inherit may have something to do before the object is applied, as far as the answer to its dry-run
+// tells.
+func (a Applier) Inherits(ctx context.Context, target Target, obj, answer *unstructured.Unstructured) (bool, error) {
+	heir := a.heir(nil)
+	if heir.Possible(answer.GetManagedFields()) {
+		return true, nil
+	}
+	if _, scaled := replicas(answer); !scaled || setsReplicas(obj) {
+		return false, nil
+	}
+	owners, err := takeover.Owners(answer.GetManagedFields(), "spec", "replicas")
+	if err != nil || len(owners) > 0 {
+		return false, err
+	}
+	return target.HasScale(ctx, obj.GroupVersionKind())
+}
+
+// Inherit makes the owner of what earlier tools, and StageSets that are gone, have left on the live object, so that what is
+// not rendered goes with the next apply. The number of replicas is the exception: if nobody else sets it, it stays as it is
+// when it is not rendered any more, since whoever scales the object from now on starts from there.
+func (a Applier) Inherit(ctx context.Context, target Target, obj *unstructured.Unstructured) error {
+	others, err := a.others(ctx, inventory.KeyOf(obj))
+	if err != nil {
+		return err
+	}
+	heir := a.heir(others)
+	for range maxAttempts {
+		var live *unstructured.Unstructured
+		live, err = target.Get(ctx, obj.GroupVersionKind(), obj.GetNamespace(), obj.GetName())
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		merged, taken, mergeErr := heir.Merge(live.GetManagedFields())
+		if mergeErr != nil {
+			return mergeErr
+		}
+		if taken {
+			err = target.SetManagedFields(ctx, live, merged)
+		}
+		if err == nil {
+			live.SetManagedFields(merged)
+			err = a.handOver(ctx, target, live, obj)
+		}
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// heir is the owner as the heir of everybody who is not among the claims.
+func (a Applier) heir(claims []inventory.Claim) takeover.Heir {
+	return takeover.Heir{
+		Manager: a.Owner.FieldManager(), Earlier: a.Earlier,
+		Gone: func(manager string) bool {
+			return strings.HasPrefix(manager, v1.FieldManagerPrefix) && manager != a.Owner.FieldManager() &&
+				!slices.ContainsFunc(claims, func(claim inventory.Claim) bool {
+					return v1.FieldManager(claim.Namespace, claim.Name) == manager
+				})
+		},
+	}
+}
+
+// handOver gives the live number of replicas to HandoverManager if the owner alone has set it, and does not any more.
+func (a Applier) handOver(ctx context.Context, target Target, live, obj *unstructured.Unstructured) error {
+	number, scaled := replicas(live)
+	if !scaled || setsReplicas(obj) {
+		return nil
+	}
+	owners, err := takeover.Owners(live.GetManagedFields(), "spec", "replicas")
+	if err != nil || len(owners) != 1 || owners[0] != a.Owner.FieldManager() {
+		return err
+	}
+	if has, err := target.HasScale(ctx, obj.GroupVersionKind()); err != nil || !has {
+		return err
+	}
+	only := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": number}}}
+	only.SetGroupVersionKind(obj.GroupVersionKind())
+	only.SetNamespace(obj.GetNamespace())
+	only.SetName(obj.GetName())
+	only.SetUID(live.GetUID()) // else an object that was just deleted would be made of this alone
+	_, err = target.Apply(ctx, only, tenant.ApplyOptions{FieldManager: HandoverManager})
+	return err
+}
+
+func replicas(obj *unstructured.Unstructured) (int64, bool) {
+	number, found, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
+	return number, found && err == nil
+}
+
+func setsReplicas(obj *unstructured.Unstructured) bool {
+	_, found, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "replicas")
+	return found || err != nil
+}
+
+// Outdated is true when managedFields of the live object have entries in an API version that is not served any more: the API
+// server cannot apply such an object, in no version.
+func (a Applier) Outdated(ctx context.Context, target Target, obj *unstructured.Unstructured) (bool, error) {
+	_, outdated, err := a.outdated(ctx, target, obj)
+	return len(outdated) > 0, err
+}
+
+// Update moves such entries to the version of the object.
+func (a Applier) Update(ctx context.Context, target Target, obj *unstructured.Unstructured) error {
+	live, outdated, err := a.outdated(ctx, target, obj)
+	if err != nil || len(outdated) == 0 {
+		return err
+	}
+	updated, _, err := takeover.Update(live.GetManagedFields(), func(version string) bool { return outdated[version] },
+		obj.GetAPIVersion())
+	if err != nil {
+		return err
+	}
+	return target.SetManagedFields(ctx, live, updated)
+}
+
+// outdated is the live object with the API versions of its managedFields that are not served.
+func (a Applier) outdated(ctx context.Context, target Target, obj *unstructured.Unstructured) (
+	*unstructured.Unstructured, map[string]bool, error,
+) {
+	live, err := target.Get(ctx, obj.GroupVersionKind(), obj.GetNamespace(), obj.GetName())
+	if err != nil {
+		return nil, nil, err
+	}
+	served, outdated := map[string]bool{obj.GetAPIVersion(): true}, map[string]bool{}
+	for _, entry := range live.GetManagedFields() {
+		version := entry.APIVersion
+		if served[version] || outdated[version] {
+			continue
+		}
+		// To read the object in that version is the one question whose answer is never out of date.
+		gvk := schema.FromAPIVersionAndKind(version, obj.GetKind())
+		_, err := target.Get(ctx, gvk, obj.GetNamespace(), obj.GetName())
+		switch {
+		case meta.IsNoMatchError(err):
+			outdated[version] = true
+		case err != nil:
+			return nil, nil, err
+		default:
+			served[version] = true
+		}
+	}
+	return live, outdated, nil
+}
