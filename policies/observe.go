@@ -30,7 +30,9 @@ type Outcome struct {
 // Observer is told what evaluating validations takes and leads to, and what cannot be evaluated, of mutations too. It is
 // called by many goroutines at once, and must return at once.
 type Observer interface {
-	// Begin says that one policy is going to be evaluated. What it returns is called at the end, with the cost units spent.
+	// Begin says that one policy is going to be evaluated. What it returns is called at the end, with the cost units spent, as
+	// far as they were counted: all of them in the first decision of a Set and in one of 64, and else those of expressions
+	// that might come near a limit.
 	Begin(policy string, target v1alpha1.Target) (end func(cost uint64))
 	// Failed says that something of a policy could not be evaluated.
 	Failed(policy string, kind FailureKind)
@@ -51,6 +53,14 @@ type unobserved struct{}
 func (unobserved) Begin(string, v1alpha1.Target) func(uint64) { return func(uint64) {} }
 func (unobserved) Failed(string, FailureKind)                 {}
 func (unobserved) Decided(Outcome)                            {}
+
+// measuredShare is one of how many decisions is measured as a whole, which takes about twice the time.
+const measuredShare = 64
+
+// measures tells whether the cost of everything is counted in the next decision.
+func (s *Set) measures() bool {
+	return s.observer != nil && s.decided.Add(1)%measuredShare == 1
+}
 
 func (s *Set) watcher() Observer {
 	if s.observer == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -51,6 +52,8 @@ type Set struct {
 	timeout  time.Duration
 	// observer is nil if there is none.
 	observer Observer
+	// decided counts decisions, to measure some of them.
+	decided *atomic.Uint64
 }
 
 // Compile compiles policies. A policy that does not compile is decided by its failurePolicy, and stops no other: the error is
@@ -136,6 +139,7 @@ func (s *Set) compile(ctx context.Context, list []v1alpha1.StageSetPolicy, known
 func (s *Set) index(compiled []*policy) {
 	slices.SortStableFunc(compiled, func(a, b *policy) int { return strings.Compare(a.name, b.name) })
 	s.policies, s.byTarget, s.builtIn = compiled, map[v1alpha1.Target][]*policy{}, map[string]bool{}
+	s.decided = new(atomic.Uint64)
 	for _, p := range compiled {
 		if p.builtIn {
 			s.builtIn[p.name] = true

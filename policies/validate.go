@@ -25,7 +25,9 @@ func (s *Set) decide(ctx context.Context, q question) Decision {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	q.lookup = s.patientLookup()
-	evaluation := celenv.NewEvaluation(ctx, s.values(q), len(candidates))
+	values := s.values(q)
+	values.Measured = s.measures()
+	evaluation := celenv.NewEvaluation(ctx, values, len(candidates))
 	var decision Decision
 	observer := s.watcher()
 	for _, p := range candidates {

@@ -48,8 +48,9 @@ func NewMetrics(registry prometheus.Registerer, clock clock.PassiveClock, point 
 			Buckets: prometheus.ExponentialBucketsRange(50e-6, 250e-3, 12),
 		}, []string{"policy", "target"}),
 		cost: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "stageset_policy_cost_units",
-			Help:    "CEL cost units of one evaluation of a policy; a rule may spend 200,000, and all policies of a request 2,000,000.",
+			Name: "stageset_policy_cost_units",
+			Help: "CEL cost units of one evaluation of a policy; a rule may spend 200,000, and all policies of a request 2,000,000." +
+				" What cannot come near that is counted in one evaluation of 64.",
 			Buckets: prometheus.ExponentialBucketsRange(100, 1e6, 9),
 		}, []string{"policy"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -79,7 +80,9 @@ func (m *Metrics) Begin(policy string, target v1alpha1.Target) func(cost uint64)
 	began := m.clock.Now()
 	return func(cost uint64) {
 		m.seconds.WithLabelValues(policy, string(target)).Observe(m.clock.Since(began).Seconds())
-		m.cost.WithLabelValues(policy).Observe(float64(cost))
+		if cost > 0 {
+			m.cost.WithLabelValues(policy).Observe(float64(cost))
+		}
 	}
 }
 

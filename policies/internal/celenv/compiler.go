@@ -76,6 +76,8 @@ func (r Result) String() string {
 // Compiler compiles expressions that see the same variables. It is immutable and safe for concurrent use.
 type Compiler struct {
 	plain, mutating *cel.Env
+	// unmetered is nil if nothing is going to be evaluated.
+	unmetered *cel.Env
 }
 
 // NewCompiler is the compiler for expressions about subject that do not read the variable variables. All of its kind have
@@ -107,7 +109,7 @@ func newCompiler(d dialect, text Text) (*Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{plain: plain, mutating: mutating}, nil
+	return &Compiler{plain: plain, mutating: mutating, unmetered: d.unmetered}, nil
 }
 
 // withVariables is the compiler for expressions that may also read variables, of the types that declared has. More may be
@@ -125,7 +127,7 @@ func (c *Compiler) withVariables(declared variableTypes) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("declaring variables: %w", err)
 	}
-	return &Compiler{plain: plain, mutating: mutating}, nil
+	return &Compiler{plain: plain, mutating: mutating, unmetered: c.unmetered}, nil
 }
 
 // Compile compiles text, which has to evaluate to result. The error is Issues.
@@ -151,7 +153,11 @@ func (c *Compiler) Compile(text string, result Result) (*Expression, error) {
 	if err != nil {
 		return nil, Issues{{Message: err.Error()}}
 	}
-	return &Expression{text: text, program: program, tree: checked.NativeRep(), output: checked.OutputType()}, nil
+	compiled := &Expression{text: text, program: program, tree: checked.NativeRep(), output: checked.OutputType()}
+	if env == c.plain {
+		compiled.unmetered, compiled.bound = c.unmeteredProgram(checked)
+	}
+	return compiled, nil
 }
 
 // programOptions override those of the API server's environment.

@@ -2,39 +2,115 @@ package celenv
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// documents are the values of the objects that expressions saw last: one policy after the other sees the same ones.
+// documents are the objects that expressions saw last: one policy after the other sees the same ones.
 type documents struct {
-	last [4]document
+	last [4]*document
 	next int
 }
 
-// document is the value of an object, by the identity of its fields, which do not change.
+// document is an object that expressions see. It is for one goroutine.
 type document struct {
-	fields uintptr
-	value  ref.Val
+	// fields do not change; identity is theirs.
+	fields   map[string]any
+	identity uintptr
+	value    ref.Val
+	// size is not known before it is asked for.
+	size sizeClass
 }
 
-// value is the value of the object with the fields; null without an object.
-func (d *documents) value(fields map[string]any) ref.Val {
+type sizeClass int
+
+const (
+	sizeUnknown sizeClass = iota
+	sizeSmall
+	sizeLarge
+)
+
+// none is the document of no object: null.
+var none = &document{value: types.NullValue, size: sizeSmall}
+
+// of is the document of the object with the fields; none without an object.
+func (d *documents) of(fields map[string]any) *document {
 	if fields == nil {
-		return types.NullValue
+		return none
 	}
 	identity := reflect.ValueOf(fields).Pointer()
 	for _, known := range d.last {
-		if known.fields == identity {
-			return known.value
+		if known != nil && known.identity == identity {
+			return known
 		}
 	}
-	value := newDocument(fields)
-	d.last[d.next] = document{identity, value} // which keeps the fields, so that nothing else gets their identity
+	seen := &document{fields: fields, identity: identity, value: newDocument(fields)}
+	d.last[d.next] = seen // which keeps the fields, so that nothing else gets their identity
 	d.next = (d.next + 1) % len(d.last)
-	return value
+	return seen
+}
+
+// isSmall tells whether what expressions cost on d is bounded by what is known of small objects.
+func (d *document) isSmall() bool {
+	if d.size == sizeUnknown {
+		d.size = sizeLarge
+		if small(d.fields) {
+			d.size = sizeSmall
+		}
+	}
+	return d.size == sizeSmall
+}
+
+// small tells whether fields are those of a small object. Its annotations and managed fields do not count: bound knows nothing
+// of those.
+func small(fields map[string]any) bool {
+	if len(fields) > maxItems {
+		return false
+	}
+	for name, field := range fields {
+		if metadata, ok := field.(map[string]any); ok && name == "metadata" {
+			if !smallMetadata(metadata) {
+				return false
+			}
+		} else if !smallValue(field) {
+			return false
+		}
+	}
+	return true
+}
+
+func smallMetadata(metadata map[string]any) bool {
+	if len(metadata) > maxItems {
+		return false
+	}
+	for name := range countedMetadata {
+		if !smallValue(metadata[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+func smallValue(value any) bool {
+	switch typed := value.(type) {
+	case string:
+		return len(typed) <= maxLength
+	case []any:
+		return len(typed) <= maxItems && !slices.ContainsFunc(typed, func(item any) bool { return !smallValue(item) })
+	case map[string]any:
+		if len(typed) > maxItems {
+			return false
+		}
+		for key, item := range typed {
+			if len(key) > maxLength || !smallValue(item) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // newDocument is value, a part of an object as JSON has it, as expressions see it. cel-go would convert the objects and lists

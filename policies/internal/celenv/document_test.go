@@ -26,7 +26,7 @@ func everything() map[string]any {
 
 // A document cannot be told from what cel-go itself makes of the same object.
 func TestDocumentIsWhatCELMakesOfIt(t *testing.T) {
-	want, got := types.DefaultTypeAdapter.NativeToValue(everything()), new(documents).value(everything())
+	want, got := types.DefaultTypeAdapter.NativeToValue(everything()), new(documents).of(everything()).value
 	compare(t, "object", want, got)
 	if diff := cmp.Diff(want.Value(), got.Value()); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
@@ -38,7 +38,7 @@ func TestDocumentIsWhatCELMakesOfIt(t *testing.T) {
 	if _, err := got.ConvertToNative(convert); err != nil {
 		t.Error(err)
 	}
-	if value := new(documents).value(nil); value != types.NullValue {
+	if value := new(documents).of(nil).value; value != types.NullValue {
 		t.Errorf("no object is %v", value)
 	}
 }
@@ -121,7 +121,7 @@ func compareError(t *testing.T, path string, want, got ref.Val) {
 // What one expression has read is not converted again for the next.
 func TestDocumentIsConvertedOnce(t *testing.T) {
 	object, seen := everything(), new(documents)
-	first, second := seen.value(object).(traits.Mapper), seen.value(object).(traits.Mapper)
+	first, second := seen.of(object).value.(traits.Mapper), seen.of(object).value.(traits.Mapper)
 	if first != second {
 		t.Error("the object was converted twice")
 	}
@@ -132,11 +132,11 @@ func TestDocumentIsConvertedOnce(t *testing.T) {
 		t.Error("an item was converted twice")
 	}
 	for range seen.last {
-		if seen.value(everything()) == first {
+		if seen.of(everything()).value == first {
 			t.Error("another object is taken for the same")
 		}
 	}
-	if seen.value(object) == first {
+	if seen.of(object).value == first {
 		t.Error("every object is kept that was ever seen")
 	}
 }

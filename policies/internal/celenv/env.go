@@ -86,15 +86,27 @@ var patchTypes = environment.VersionedOptions{
 // dialect is a pair of environments with the same variables: that of conditions, rules and messages, and that of mutations.
 type dialect struct {
 	plain, mutating *environment.EnvSet
+	// unmetered is what programs come from that count nothing; nil where nothing is evaluated.
+	unmetered *cel.Env
 }
 
 // untyped are the dialects in which StageSets and objects are dynamic, as they are when an expression is evaluated. Each is
 // built once: it is immutable, and building it is what makes a compiler expensive.
 var untyped = map[Subject]func() (dialect, error){
-	StageSet: sync.OnceValues(func() (dialect, error) { return newDialect(StageSet, anything) }),
-	Source:   sync.OnceValues(func() (dialect, error) { return newDialect(Source, anything) }),
-	Manifest: sync.OnceValues(func() (dialect, error) { return newDialect(Manifest, anything) }),
-	Live:     sync.OnceValues(newLiveDialect),
+	StageSet: once(func() (dialect, error) { return newDialect(StageSet, anything) }),
+	Source:   once(func() (dialect, error) { return newDialect(Source, anything) }),
+	Manifest: once(func() (dialect, error) { return newDialect(Manifest, anything) }),
+	Live:     once(newLiveDialect),
+}
+
+func once(declare func() (dialect, error)) func() (dialect, error) {
+	return sync.OnceValues(func() (dialect, error) {
+		declared, err := declare()
+		if err == nil {
+			declared.unmetered, err = newUnmetered(declared.plain)
+		}
+		return declared, err
+	})
 }
 
 // stageSetTypes are the types of a StageSet and of one of its stages, and the declarations that they need.

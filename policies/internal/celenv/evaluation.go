@@ -19,7 +19,8 @@ import (
 )
 
 // RequestCostLimit bounds the evaluation of everything that is asked in one request, in the cost units of CEL. It is divided
-// fairly: a group that has not used more than its share goes on when others have used up the limit.
+// fairly: a group that has not used more than its share goes on when others have used up the limit. What is not counted,
+// because it cannot cost much, may cost as much again in all.
 const RequestCostLimit = 2_000_000
 
 // Values are what the variables stand for that are the same for all expressions of a request.
@@ -36,6 +37,8 @@ type Values struct {
 	Patience time.Duration
 	// Tenant is tenant.
 	Tenant bool
+	// Measured has the cost of every expression counted, also where it cannot come near a limit.
+	Measured bool
 	// Release are stageSet, stage, source and target, as far as the subject has them.
 	Release map[string]any
 }
@@ -86,6 +89,9 @@ type Evaluation struct {
 	checks *checker
 	groups uint64
 	spent  uint64
+	// unmetered is what may have been spent besides, and measured tells that everything is counted.
+	unmetered uint64
+	measured  bool
 }
 
 // NewEvaluation is an evaluation for groups groups of expressions.
@@ -95,6 +101,7 @@ func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 		namespace: types.NullValue,
 		tenant:    values.Tenant,
 		release:   values.Release,
+		measured:  values.Measured,
 		groups:    uint64(max(groups, 1)),
 	}
 	if values.Request != nil {
@@ -110,7 +117,7 @@ func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 	return e
 }
 
-// Spent is what all groups have spent so far, in cost units.
+// Spent is what all groups have spent so far, in cost units, as far as it was counted.
 func (e *Evaluation) Spent() uint64 { return e.spent }
 
 // requestValue is the request as a ValidatingAdmissionPolicy sees it.
@@ -157,8 +164,7 @@ type Scope struct {
 	*Group
 	// ctx is kept because CEL asks for the value of a variable without one.
 	ctx               context.Context
-	object, oldObject any
-	fields            map[string]any
+	object, oldObject *document
 	lazyVariables     ref.Val
 	ruleSpent         uint64
 }
@@ -167,16 +173,16 @@ type Scope struct {
 // anything is evaluated: all scopes of the evaluation share what they read of it. The context ends evaluation.
 func (g *Group) Scope(ctx context.Context, object, oldObject map[string]any) *Scope {
 	seen := &g.evaluation.documents
-	return &Scope{Group: g, ctx: ctx, object: seen.value(object), oldObject: seen.value(oldObject), fields: object}
+	return &Scope{Group: g, ctx: ctx, object: seen.of(object), oldObject: seen.of(oldObject)}
 }
 
 // ResolveName implements cel.Activation.
 func (s *Scope) ResolveName(name string) (any, bool) {
 	switch name {
 	case varObject:
-		return s.object, true
+		return s.object.value, true
 	case varOldObject:
-		return s.oldObject, true
+		return s.oldObject.value, true
 	case varParams:
 		return s.params, true
 	case varRequest:
@@ -201,7 +207,7 @@ func (s *Scope) ResolveName(name string) (any, bool) {
 
 // field is a field of the object; one that it does not have is empty, so that has() can be asked about what is in it.
 func (s *Scope) field(name string) any {
-	if value, found := s.fields[name]; found {
+	if value, found := s.object.fields[name]; found {
 		return value
 	}
 	return map[string]any{}
@@ -231,6 +237,9 @@ type Expression struct {
 	program cel.Program
 	tree    *ast.AST
 	output  *cel.Type
+	// unmetered is nil if it may cost much, and bound is what it costs at most otherwise, on small objects.
+	unmetered cel.Program
+	bound     uint64
 }
 
 // evaluate runs x as an expression of its own, within the budgets. It is what the exported evaluators of results call.
@@ -258,8 +267,15 @@ func (s *Scope) run(x *Expression) (value ref.Val, failure *EvalError) {
 	if err := s.exhausted(); err != nil {
 		return nil, err
 	}
-	value, details, err := x.program.ContextEval(s.ctx, s)
-	s.charge(details)
+	var err error
+	if s.mayGoUnmetered(x) {
+		s.evaluation.unmetered += x.bound
+		value, _, err = x.unmetered.Eval(s)
+	} else {
+		var details *cel.EvalDetails
+		value, details, err = x.program.ContextEval(s.ctx, s)
+		s.charge(details)
+	}
 	if checks := s.evaluation.checks; checks != nil && checks.failed != nil {
 		return nil, checks.failed
 	}
@@ -270,6 +286,13 @@ func (s *Scope) run(x *Expression) (value ref.Val, failure *EvalError) {
 		return nil, errRuleCost
 	}
 	return value, nil
+}
+
+// mayGoUnmetered tells whether x need not be counted: it costs little on what it sees, and so did all that was not counted
+// before it.
+func (s *Scope) mayGoUnmetered(x *Expression) bool {
+	return x.unmetered != nil && !s.evaluation.measured && s.evaluation.unmetered+x.bound <= RequestCostLimit &&
+		s.object.isSmall() && s.oldObject.isSmall()
 }
 
 // exhausted is the reason why nothing more may be evaluated in s.

@@ -96,9 +96,9 @@ func (s *Scope) explain(x *Expression, err error) *EvalError {
 // hint says why the variable name has nothing to read.
 func (s *Scope) hint(name string) string {
 	switch {
-	case name == varObject && s.object == types.NullValue:
+	case name == varObject && s.object == none:
 		return fmt.Sprintf("this is a %s: object is null, use oldObject", s.evaluation.operation)
-	case name == varOldObject && s.oldObject == types.NullValue:
+	case name == varOldObject && s.oldObject == none:
 		return fmt.Sprintf("this is a %s: oldObject is null", s.evaluation.operation)
 	case name == varNamespace && s.evaluation.namespace == types.NullValue:
 		return "the Namespace could not be read"
