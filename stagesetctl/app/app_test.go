@@ -231,6 +231,28 @@ func TestExplainEnds(t *testing.T) {
 	}
 }
 
+// TestExportBuiltIn: the built-in policies are exported as the policy config sets them, and what of them cannot be is said.
+func TestExportBuiltIn(t *testing.T) {
+	t.Chdir("testdata")
+	out, stderr, code := run(t, "", strings.Fields("policy export --builtin --policy-config policy-config.yaml")...)
+	for _, part := range []string{
+		"kind: MutatingAdmissionPolicy\nmetadata:\n  name: default-service-account\n", `"defaultServiceAccount": dyn("deployer")`,
+		"kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: bounded-durations\n", `!(request.namespace in ["default"])`,
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in what is exported:\n%s", part, out)
+		}
+	}
+	if strings.Contains(out, "no-self-dependency") || code != app.ExitOK {
+		t.Errorf("exported, with a rule that is off: %d\n%s", code, out)
+	}
+	for _, name := range []string{"reserved-namespaces: spec.target: is Manifest", "author-may-use-service-account: "} {
+		if !strings.Contains(stderr, "left out: policy "+name) {
+			t.Errorf("it is not said that %s is left out:\n%s", name, stderr)
+		}
+	}
+}
+
 // TestBuiltIn: the built-in policies are listed, shown and tested without a cluster, and judge objects as the policy config
 // sets them.
 func TestBuiltIn(t *testing.T) {

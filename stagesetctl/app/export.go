@@ -3,14 +3,13 @@ package app
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/stagesetctl/files"
 )
@@ -27,8 +26,8 @@ func (c *cli) exportCommand() *cobra.Command {
 		Short: "Turn policies into Kubernetes' own, which need no webhook",
 		Long: `Turn policies about StageSets into ValidatingAdmissionPolicies, and MutatingAdmissionPolicies for their mutations,
 with bindings. Params and the platform namespaces are written into them. What cannot be expressed there is an error that says
-which part. Of the built-in policies, those are exported that the policy config does not switch off and that are about
-StageSets.
+which part. Of the built-in policies, those are exported that the policy config does not switch off; which of them cannot be
+is said, and left out.
 
 They decide at admission alone. They do not record who filled in a field, and do not let pass what the webhook always
 lets pass, such as turning suspend on, or changing labels of a StageSet that was refused already before.`,
@@ -52,7 +51,7 @@ lets pass, such as turning suspend on, or changing labels of a StageSet that was
 			if err != nil {
 				return err
 			}
-			list, err := c.loadPolicies(cmd.Context(), paths, c.exportable(beside))
+			list, err := c.loadPolicies(cmd.Context(), paths, beside)
 			if err != nil {
 				return err
 			}
@@ -70,18 +69,7 @@ lets pass, such as turning suspend on, or changing labels of a StageSet that was
 	return command
 }
 
-// exportable are the built-in policies of list that are about StageSets. Which are not is said.
-func (c *cli) exportable(list []v1alpha1.StageSetPolicy) []v1alpha1.StageSetPolicy {
-	return slices.DeleteFunc(list, func(policy v1alpha1.StageSetPolicy) bool {
-		about := target(&policy.Spec)
-		if about != v1alpha1.TargetStageSet {
-			_, _ = fmt.Fprintf(c.Err, "%s: left out: it has the target %s, which alone the reconciler sees\n", policy.Name, about)
-		}
-		return about != v1alpha1.TargetStageSet
-	})
-}
-
-// export writes all of list, or what is wrong with it.
+// export writes all of list, or what is wrong with it. A built-in policy that cannot be exported is left out, which is said.
 func (c *cli) export(list []files.Policy, asked *asked) error {
 	var problems files.Problems
 	var text []byte
@@ -91,10 +79,14 @@ func (c *cli) export(list []files.Policy, asked *asked) error {
 			PlatformNamespaces: options.PlatformNamespaces, Params: options.Params[policy.Parsed.Name],
 		})
 		wrong, err := locate(policy, err)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if problems = append(problems, wrong...); len(wrong) > 0 {
+		case len(wrong) > 0 && strings.HasPrefix(policy.Path, builtinPath):
+			_, _ = fmt.Fprintf(c.Err, "left out: %s\n", wrong[0].Message)
+			continue
+		case len(wrong) > 0:
+			problems = append(problems, wrong...)
 			continue
 		}
 		documents, err := marshal(exported)
