@@ -4,6 +4,9 @@ package v1
 const (
 	// EventDriftCorrected: what somebody else did to applied objects was undone; the note names fields and field managers.
 	EventDriftCorrected = "DriftCorrected"
+	// EventDriftLoop: drift came back in the same way whenever it was corrected; from now on it is corrected ever more seldom.
+	// The note names the fields and field managers.
+	EventDriftLoop = "DriftLoop"
 	// EventRecreating: objects were deleted to be made anew, because a field differs that cannot be changed, and
 	// conflictPolicy allows it.
 	EventRecreating = "Recreating"

@@ -24,3 +24,12 @@ func (r *Reconciler) reportCorrected(
 	related := &corev1.ObjectReference{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name}
 	r.Events.Eventf(set, related, corev1.EventTypeNormal, v1.EventDriftCorrected, "Correct", "%s", note("corrected "+text))
 }
+
+// reportLooping says, once, what somebody sets again and again: it is corrected ever more seldom.
+func (r *Reconciler) reportLooping(snap *snapshot, looping string) {
+	if looping != "" && looping != snap.memo.looping {
+		r.Events.Eventf(snap.set, nil, corev1.EventTypeWarning, v1.EventDriftLoop, "Correct", "%s",
+			note("drift comes back whenever it is corrected, and is corrected ever more seldom: "+looping))
+	}
+	snap.memo.looping = looping
+}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/teardown"
@@ -40,6 +41,9 @@ type memo struct {
 	// before, and not all of it yet.
 	content string
 	begun   bool
+	// loops are what drifts again and again, and looping is what was last said of it.
+	loops   pipeline.Loops
+	looping string
 	// review is kept because identity has the address of its policies: none that come later can get the same.
 	review *rules.Review
 	// failures counts the failures since the last pass that had none, or only waits, and since what is in latched changed.

@@ -62,6 +62,9 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 	ended.RepeatedStage = r.repeated(set, ended)
 	if ended.Kind == status.Succeeded {
 		ended.Message += " at " + status.Short(ended.Revisions)
+		if snap.memo.looping != "" {
+			ended.Message += "; " + snap.memo.looping
+		}
 		if warnings := next.review.Warnings(); warnings != "" {
 			ended.Message += "; policies warn: " + warnings
 		}
@@ -147,10 +150,14 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 // begin prepares a run: everything that is checked before the first write.
 func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) (*release.Run, error) {
 	records := snap.book.Records()
-	cleared, err := r.Pipeline.Prepare(ctx, next.set, next.pinned, next.review, records)
+	snap.memo.loops.Begin(r.Clock.Now(), r.interval(next.set), asked(snap.set))
+	cleared, err := r.Pipeline.Prepare(ctx, next.set, next.pinned, next.review, pipeline.Past{
+		Records: records, Loops: &snap.memo.loops,
+	})
 	if err != nil {
 		return nil, err
 	}
+	r.reportLooping(snap, next.pinned.Redact(cleared.Looping()))
 	return release.New(cleared, r.stages(next.set, next.pinned), pipeline.Recorded(records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
@@ -158,6 +165,12 @@ func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) 
 		Begun:       snap.memo.hasBegun(next.content, midway(snap.set, next.pinned.Revisions())),
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
 	}), nil
+}
+
+// asked is true when somebody asks for a pass now.
+func asked(set *v1.StageSet) bool {
+	requested, isSet := set.Annotations[v1.AnnotationRequestedAt]
+	return isSet && requested != set.Status.LastHandledReconcileAt
 }
 
 // midway is true when an earlier process may have written some of this release: what a StageSet says that is not Ready does

@@ -39,14 +39,36 @@ func (f Found) String() string {
 	case Disowned:
 		return f.Key.String() + ": the StageSet's entry in metadata.managedFields was removed"
 	}
-	fields := strings.Join(f.Paths[:min(len(f.Paths), maxPaths)], ", ")
-	if more := len(f.Paths) - maxPaths; more > 0 {
-		fields += fmt.Sprintf(" and %d more", more)
-	}
+	fields := f.fields()
 	if len(f.Managers) > 0 {
 		fields += " (set by " + strings.Join(f.Managers, ", ") + ")"
 	}
 	return f.Key.String() + ": " + fields
+}
+
+// Loop says it of what somebody does again and again: "ConfigMap team-a/web: field data.color is also set by manager hotfix".
+func (f Found) Loop() string {
+	what := "field " + f.fields() + " is "
+	if len(f.Paths) > 1 {
+		what = "fields " + f.fields() + " are "
+	}
+	switch len(f.Managers) {
+	case 0:
+		what += "changed by others again and again"
+	case 1:
+		what += "also set by manager " + f.Managers[0]
+	default:
+		what += "also set by managers " + strings.Join(f.Managers, ", ")
+	}
+	return f.Key.String() + ": " + what
+}
+
+func (f Found) fields() string {
+	fields := strings.Join(f.Paths[:min(len(f.Paths), maxPaths)], ", ")
+	if more := len(f.Paths) - maxPaths; more > 0 {
+		fields += fmt.Sprintf(" and %d more", more)
+	}
+	return fields
 }
 
 // Explain names the fields in which an apply's answer differs from the live object, and who has set them. manager is the

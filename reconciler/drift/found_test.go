@@ -99,6 +99,26 @@ func TestFoundNamesTenFields(t *testing.T) {
 	}
 }
 
+func TestLoopNamesFieldAndManager(t *testing.T) {
+	key := inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "web"}
+	cases := map[string]struct {
+		paths, managers []string
+		want            string
+	}{
+		"one manager":  {paths: []string{"data.a"}, managers: []string{"m"}, want: "field data.a is also set by manager m"},
+		"two managers": {paths: []string{"data.a", "data.b"}, managers: []string{"m", "n"}, want: "fields data.a, data.b are also set by managers m, n"},
+		"no manager":   {paths: []string{"data.a"}, want: "field data.a is changed by others again and again"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Found{Key: key, State: Suspect, Paths: tc.paths, Managers: tc.managers}.Loop()
+			if diff := cmp.Diff("ConfigMap team-a/web: "+tc.want, got); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func entry(manager, operation, fields string) string {
 	return fmt.Sprintf("{manager: %s, operation: %s, fieldsType: FieldsV1, fieldsV1: %s}", manager, operation, fields)
 }

@@ -17,10 +17,20 @@ import (
 	"github.com/stageset/stageset/reconciler/preflight"
 )
 
-// Prepare fetches and builds all stages, has every object reviewed, and runs the preflight over all of them. records are
-// the StageSet's inventories.
+// Past is what is known of a StageSet from earlier passes.
+type Past struct {
+	// Records are its inventories.
+	Records []inventory.Record
+	// Loops are what drifts again and again.
+	Loops *Loops
+}
+
+// Loops remembers what drifts again and again.
+type Loops = preflight.Loops
+
+// Prepare fetches and builds all stages, has every object reviewed, and runs the preflight over all of them.
 func (p *Pipeline) Prepare(
-	ctx context.Context, set *v1.StageSet, pinned Pinned, review Review, records []inventory.Record,
+	ctx context.Context, set *v1.StageSet, pinned Pinned, review Review, past Past,
 ) (preflight.Cleared, error) {
 	built, err := p.build(ctx, set, pinned)
 	if err != nil {
@@ -36,11 +46,11 @@ func (p *Pipeline) Prepare(
 	if err := p.review(ctx, pinned, stages, review); err != nil {
 		return preflight.Cleared{}, err
 	}
-	if err := refuseMassPrune(set, pinned, stages, records); err != nil {
+	if err := refuseMassPrune(set, pinned, stages, past.Records); err != nil {
 		return preflight.Cleared{}, err
 	}
 	defer p.step("preflight")()
-	recorded := Recorded(records)
+	recorded := Recorded(past.Records)
 	repeat(set, stages, recorded)
 	return preflight.Check(ctx, preflight.Input{
 		Applier:     p.applier(set),
@@ -48,6 +58,7 @@ func (p *Pipeline) Prepare(
 		Stages:      stages,
 		Size:        size(built),
 		Concurrency: p.Concurrency,
+		Loops:       past.Loops,
 	})
 }
 

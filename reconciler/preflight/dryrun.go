@@ -28,7 +28,7 @@ func dryRun(ctx context.Context, in Input, stages []ClearedStage) ([]Problem, er
 				continue
 			}
 			group.Go(func() error {
-				err := checker{applier: in.Applier, stage: stage}.check(ctx, object)
+				err := checker{applier: in.Applier, stage: stage, loops: in.Loops}.check(ctx, object)
 				if err == nil {
 					return nil
 				}
@@ -50,6 +50,7 @@ func dryRun(ctx context.Context, in Input, stages []ClearedStage) ([]Problem, er
 type checker struct {
 	applier ownership.Applier
 	stage   ClearedStage
+	loops   *Loops
 }
 
 // check finds out what has to be done about a changed object. Its error is a refusal (IsRefusal), or says that the target
@@ -125,12 +126,21 @@ func (c checker) verify(ctx context.Context, object *Object) error {
 			break
 		}
 	}
+	seen := c.stage.Live(ctx, live)
+	object.live = &seen
 	if drift.Same(live, answer) {
-		seen := c.stage.Live(ctx, live)
-		object.live, object.state, object.verified = &seen, drift.Unchanged, true
+		object.state, object.verified = drift.Unchanged, true
 		return nil
 	}
 	found := drift.Explain(live, answer, c.applier.Owner.FieldManager())
+	looping, left := c.loops.drifts(found)
+	if looping {
+		object.loop = &found
+	}
+	if left {
+		object.state = drift.Unchanged
+		return nil
+	}
 	object.found = &found
 	return nil
 }
@@ -138,7 +148,7 @@ func (c checker) verify(ctx context.Context, object *Object) error {
 // DryRun checks one deferred object once what it waited for exists; it may turn out that there is nothing to write. Its error
 // is the API server's refusal (IsRefusal), or a *failure.Error that says that the target cannot be asked.
 func (c Cleared) DryRun(ctx context.Context, stage ClearedStage, object *Object) error {
-	err := checker{applier: c.applier, stage: stage}.check(ctx, object)
+	err := checker{applier: c.applier, stage: stage, loops: c.loops}.check(ctx, object)
 	if err != nil && !IsRefusal(err) {
 		return CannotAsk(stage, err)
 	}

@@ -70,6 +70,8 @@ type Input struct {
 	Size int64
 	// Concurrency bounds the dry-runs that are under way at once.
 	Concurrency int
+	// Loops remembers what drifts again and again; nil if nobody does.
+	Loops *Loops
 }
 
 // Object is a rendered object with what the preflight found out about it.
@@ -78,6 +80,8 @@ type Object struct {
 	key      inventory.Key
 	state    drift.State
 	found    *drift.Found
+	// loop is what somebody does to the object again and again, whether it is corrected in this pass or not.
+	loop     *drift.Found
 	live     *drift.Live
 	verified bool
 	waitsFor string
@@ -217,6 +221,7 @@ type Cleared struct {
 	stages  []ClearedStage
 	applier ownership.Applier
 	size    int64
+	loops   *Loops
 }
 
 // Size is the size of all objects, in bytes as JSON.
@@ -244,7 +249,8 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 	if err := Refused(ctx, append(problems, refused...)); err != nil {
 		return Cleared{}, err
 	}
-	return Cleared{stages: stages, applier: in.Applier, size: in.Size}, nil
+	in.Loops.end()
+	return Cleared{stages: stages, applier: in.Applier, size: in.Size, loops: in.Loops}, nil
 }
 
 // observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects.

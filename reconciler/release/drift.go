@@ -73,6 +73,7 @@ func (r *Run) note(stage *stage, set apply.ChangeSet) {
 		r.begun = r.begun || touched[object.Key()] && object.Drift() == nil
 		if written[object.Key()] && object.Drift() != nil {
 			r.corrected = append(r.corrected, object)
+			r.cleared.Corrected(object)
 		}
 		if object.Changed() && !stage.written[object.Key()] {
 			stage.state.Remaining++
