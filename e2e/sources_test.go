@@ -113,6 +113,6 @@ stages: [{name: app, sourceRef: {apiVersion: build.example.com/v1, kind: Release
 	n.stageSet(t, "unversioned", `
 serviceAccountName: `+deployer+`
 stages: [{name: app, sourceRef: {kind: Release, name: app}}]`)
-	n.refusedWhole(t, "unversioned", v1.ReasonInvalidSpec, `kind "Release" is none of ExternalArtifact,`, "set apiVersion")
+	n.refusedWhole(t, "unversioned", v1.ReasonPolicyViolation, "known-sources/producer-version", "Release of stage app; correct the kind")
 	checkOwnRequests(t, n.suite)
 }

@@ -198,8 +198,9 @@ func TestConfigErrors(t *testing.T) {
 	want := `policy config: rules.default-service-account: it fills in defaults, so it is On or Off, not Warn
 rules.no-self-dependency: it refuses, so it is Deny, Warn, Audit or Off, not On
 rules: there is no rule "no-such-rule"; there are author-may-use-service-account, bounded-durations, ` +
-		`default-service-account, kubeconfig-one-reference, no-cross-namespace-refs, no-privilege-escalation-manifests, ` +
-		`no-self-dependency, reserved-namespace-keys, reserved-namespaces, service-account-required, verified-source`
+		`default-service-account, known-sources, kubeconfig-one-reference, no-cross-namespace-refs, ` +
+		`no-privilege-escalation-manifests, no-self-dependency, reserved-namespace-keys, reserved-namespaces, ` +
+		`service-account-required, verified-source`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
 	}
