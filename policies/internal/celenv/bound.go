@@ -21,16 +21,18 @@ const (
 // unknown is a cost or size that may be anything.
 var unknown = math.Inf(1)
 
-// bound is what evaluating tree costs at most if the objects are small, in the cost units that would be counted; infinite if
-// that cannot be told. (The estimates of cel-go are too low where types are not known.)
-func bound(tree *ast.AST) float64 {
-	b := bounder{tree}
+// bound is what is known of tree if the objects are small: what evaluating it costs at most, in the cost units that would be
+// counted, is infinite if that cannot be told. (The estimates of cel-go are too low where types are not known.) The variables
+// are what is known of those of the policy; what evaluating them costs is theirs.
+func bound(tree *ast.AST, variables map[string]part) part {
+	b := bounder{tree: tree, variables: variables}
 	whole := part{size: maxLength, item: unknown, from: wholeObject}
-	return b.visit(tree.Expr(), map[string]part{varObject: whole, varOldObject: whole}).cost
+	return b.visit(tree.Expr(), map[string]part{varObject: whole, varOldObject: whole, varParams: whole})
 }
 
 type bounder struct {
-	tree *ast.AST
+	tree      *ast.AST
+	variables map[string]part
 }
 
 // part is what is known of a part of an expression: what it costs at most, what size its value and the items of that have at
@@ -53,7 +55,7 @@ type origin int
 
 const (
 	elsewhere origin = iota
-	// wholeObject is object or oldObject, ofMetadata its metadata, and ofObject any other part, which small looks at.
+	// wholeObject is an object, ofMetadata its metadata, and ofObject any other part, which small looks at.
 	wholeObject
 	ofMetadata
 	ofObject
@@ -98,6 +100,9 @@ func (b bounder) visit(e ast.Expr, known map[string]part) part {
 	case ast.SelectKind:
 		selection := e.AsSelect()
 		found = b.visit(selection.Operand(), known).field(selection.FieldName())
+		if variable, ok := b.variable(selection, known); ok {
+			found = variable
+		}
 		if selection.IsTestOnly() {
 			found.from = elsewhere
 		}
@@ -116,6 +121,17 @@ func (b bounder) visit(e ast.Expr, known map[string]part) part {
 		found.size = 1
 	}
 	return found
+}
+
+// variable is the variable of the policy that is selected, for two units.
+func (b bounder) variable(selection ast.SelectExpr, known map[string]part) (part, bool) {
+	if selection.Operand().Kind() != ast.IdentKind || selection.Operand().AsIdent() != varVariables {
+		return part{}, false
+	}
+	_, hidden := known[varVariables]
+	found, ok := b.variables[selection.FieldName()]
+	found.cost = 2
+	return found, ok && !hidden
 }
 
 func (b bounder) list(list ast.ListExpr, known map[string]part) part {
@@ -141,14 +157,17 @@ func (b bounder) mapping(entries ast.MapExpr, known map[string]part) part {
 func (b bounder) loop(loop ast.ComprehensionExpr, known map[string]part) part {
 	over, start := b.visit(loop.IterRange(), known), b.visit(loop.AccuInit(), known)
 	within := maps.Clone(known)
-	within[loop.AccuVar()] = part{size: unknown, item: unknown}
+	within[loop.AccuVar()] = part{size: unknown, item: start.item}
 	result := b.visit(loop.Result(), within)
 	for _, name := range []string{loop.IterVar(), loop.IterVar2()} {
 		within[name] = over.any()
 	}
-	step := b.visit(loop.LoopCondition(), within).cost + b.visit(loop.LoopStep(), within).cost
-	// A macro that makes a list or a map adds at most one item in each step.
-	return part{cost: over.cost + start.cost + over.count()*step + result.cost, size: over.count(), item: unknown}
+	condition, step := b.visit(loop.LoopCondition(), within), b.visit(loop.LoopStep(), within)
+	return part{
+		cost: over.cost + start.cost + over.count()*(condition.cost+step.cost) + result.cost,
+		size: over.count(), // because a macro that makes a list adds at most one item in each step
+		item: step.item,
+	}
 }
 
 // call is what is known of the call e: of few functions, the operators and those that look at strings, lists and optional

@@ -78,6 +78,8 @@ type Compiler struct {
 	plain, mutating *cel.Env
 	// unmetered is nil if nothing is going to be evaluated.
 	unmetered *cel.Env
+	// parts are what is known of the variables of the policy.
+	parts map[string]part
 }
 
 // NewCompiler is the compiler for expressions about subject that do not read the variable variables. All of its kind have
@@ -127,7 +129,7 @@ func (c *Compiler) withVariables(declared variableTypes) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("declaring variables: %w", err)
 	}
-	return &Compiler{plain: plain, mutating: mutating, unmetered: c.unmetered}, nil
+	return &Compiler{plain: plain, mutating: mutating, unmetered: c.unmetered, parts: map[string]part{}}, nil
 }
 
 // Compile compiles text, which has to evaluate to result. The error is Issues.
@@ -154,8 +156,8 @@ func (c *Compiler) Compile(text string, result Result) (*Expression, error) {
 		return nil, Issues{{Message: err.Error()}}
 	}
 	compiled := &Expression{text: text, program: program, tree: checked.NativeRep(), output: checked.OutputType()}
-	if env == c.plain {
-		compiled.unmetered, compiled.bound = c.unmeteredProgram(checked)
+	if c.unmetered != nil && env == c.plain {
+		c.withoutMeter(compiled, checked)
 	}
 	return compiled, nil
 }

@@ -109,6 +109,9 @@ func smallValue(value any) bool {
 				return false
 			}
 		}
+	case nil, bool, int64, float64:
+	default:
+		return false // nothing that JSON has
 	}
 	return true
 }

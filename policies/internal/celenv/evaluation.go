@@ -19,7 +19,7 @@ import (
 )
 
 // RequestCostLimit bounds the evaluation of everything that is asked in one request, in the cost units of CEL. It is divided
-// fairly: a group that has not used more than its share goes on when others have used up the limit. What is not counted,
+// fairly: a group that has not used more than its share goes on when others have used up the limit. What is not charged,
 // because it cannot cost much, may cost as much again in all.
 const RequestCostLimit = 2_000_000
 
@@ -37,7 +37,7 @@ type Values struct {
 	Patience time.Duration
 	// Tenant is tenant.
 	Tenant bool
-	// Measured has the cost of every expression counted, also where it cannot come near a limit.
+	// Measured has the cost of every expression counted, also where it is not charged because it cannot come near a limit.
 	Measured bool
 	// Release are stageSet, stage, source and target, as far as the subject has them.
 	Release map[string]any
@@ -89,9 +89,10 @@ type Evaluation struct {
 	checks *checker
 	groups uint64
 	spent  uint64
-	// unmetered is what may have been spent besides, and measured tells that everything is counted.
-	unmetered uint64
-	measured  bool
+	// free is what may have been spent besides that is not charged; uncharged is what of it was measured, which is all of it if
+	// measured is set.
+	free, uncharged uint64
+	measured        bool
 }
 
 // NewEvaluation is an evaluation for groups groups of expressions.
@@ -118,7 +119,7 @@ func NewEvaluation(ctx context.Context, values Values, groups int) *Evaluation {
 }
 
 // Spent is what all groups have spent so far, in cost units, as far as it was counted.
-func (e *Evaluation) Spent() uint64 { return e.spent }
+func (e *Evaluation) Spent() uint64 { return e.spent + e.uncharged }
 
 // requestValue is the request as a ValidatingAdmissionPolicy sees it.
 func requestValue(request *admissionv1.AdmissionRequest) ref.Val {
@@ -139,7 +140,7 @@ type account struct {
 type Group struct {
 	evaluation *Evaluation
 	variables  *Variables
-	params     any
+	params     *document
 	used       *account
 }
 
@@ -152,9 +153,9 @@ func (e *Evaluation) Group(variables *Variables, params map[string]any) *Group {
 // With is g with other parameters. Both use the same part of the budget.
 func (g *Group) With(params map[string]any) *Group {
 	other := *g
-	other.params = types.NullValue
+	other.params = none
 	if params != nil {
-		other.params = params
+		other.params = &document{fields: params, value: newDocument(params)}
 	}
 	return &other
 }
@@ -166,7 +167,9 @@ type Scope struct {
 	ctx               context.Context
 	object, oldObject *document
 	lazyVariables     ref.Val
-	ruleSpent         uint64
+	// ruleSpent is what one expression and the variables that it reads have been charged, and ruleFree what they may have spent
+	// besides.
+	ruleSpent, ruleFree uint64
 }
 
 // Scope is the scope for object and oldObject, each of which may be nil: it is null then. Neither is changed as long as
@@ -184,7 +187,7 @@ func (s *Scope) ResolveName(name string) (any, bool) {
 	case varOldObject:
 		return s.oldObject.value, true
 	case varParams:
-		return s.params, true
+		return s.params.value, true
 	case varRequest:
 		return s.evaluation.request, true
 	case varNamespace:
@@ -237,14 +240,16 @@ type Expression struct {
 	program cel.Program
 	tree    *ast.AST
 	output  *cel.Type
-	// unmetered is nil if it may cost much, and bound is what it costs at most otherwise, on small objects.
+	// result is what is known of it, if the objects are small.
+	result part
+	// unmetered is nil if it may cost much, and bound is what it costs at most otherwise.
 	unmetered cel.Program
 	bound     uint64
 }
 
 // evaluate runs x as an expression of its own, within the budgets. It is what the exported evaluators of results call.
 func (s *Scope) evaluate(x *Expression) (ref.Val, error) {
-	s.ruleSpent = 0
+	s.ruleSpent, s.ruleFree = 0, 0
 	if s.evaluation.checks != nil {
 		s.evaluation.checks.failed = nil
 		s.evaluation.checks.asking = s.used
@@ -267,15 +272,7 @@ func (s *Scope) run(x *Expression) (value ref.Val, failure *EvalError) {
 	if err := s.exhausted(); err != nil {
 		return nil, err
 	}
-	var err error
-	if s.mayGoUnmetered(x) {
-		s.evaluation.unmetered += x.bound
-		value, _, err = x.unmetered.Eval(s)
-	} else {
-		var details *cel.EvalDetails
-		value, details, err = x.program.ContextEval(s.ctx, s)
-		s.charge(details)
-	}
+	value, err := s.eval(x)
 	if checks := s.evaluation.checks; checks != nil && checks.failed != nil {
 		return nil, checks.failed
 	}
@@ -288,11 +285,30 @@ func (s *Scope) run(x *Expression) (value ref.Val, failure *EvalError) {
 	return value, nil
 }
 
-// mayGoUnmetered tells whether x need not be counted: it costs little on what it sees, and so did all that was not counted
-// before it.
-func (s *Scope) mayGoUnmetered(x *Expression) bool {
-	return x.unmetered != nil && !s.evaluation.measured && s.evaluation.unmetered+x.bound <= RequestCostLimit &&
-		s.object.isSmall() && s.oldObject.isSmall()
+// eval evaluates x. What is not charged is the same whether it is measured or not, so that no verdict depends on that.
+func (s *Scope) eval(x *Expression) (ref.Val, error) {
+	free := s.isFree(x)
+	if free {
+		s.ruleFree += x.bound
+		s.evaluation.free += x.bound
+		if !s.evaluation.measured {
+			value, _, err := x.unmetered.Eval(s)
+			return value, err
+		}
+	}
+	value, details, err := x.program.ContextEval(s.ctx, s)
+	if free {
+		s.evaluation.uncharged += costOf(details)
+	} else {
+		s.charge(costOf(details))
+	}
+	return value, err
+}
+
+// isFree tells whether x is not charged: it costs little on what it sees, and so did all before it that was not charged.
+func (s *Scope) isFree(x *Expression) bool {
+	return x.unmetered != nil && s.ruleFree+x.bound <= RuleCostLimit && s.evaluation.free+x.bound <= RequestCostLimit &&
+		s.object.isSmall() && s.oldObject.isSmall() && s.params.isSmall()
 }
 
 // exhausted is the reason why nothing more may be evaluated in s.
@@ -309,12 +325,15 @@ func (s *Scope) exhausted() *EvalError {
 	return nil
 }
 
-func (s *Scope) charge(details *cel.EvalDetails) {
-	// An evaluation that was broken off does not say what it cost.
-	cost := uint64(RuleCostLimit)
+// costOf is what an evaluation cost. One that was broken off does not say.
+func costOf(details *cel.EvalDetails) uint64 {
 	if actual := details.ActualCost(); actual != nil {
-		cost = min(*actual, RuleCostLimit+1)
+		return min(*actual, RuleCostLimit+1)
 	}
+	return RuleCostLimit
+}
+
+func (s *Scope) charge(cost uint64) {
 	s.ruleSpent += cost
 	s.used.spent += cost
 	s.evaluation.spent += cost

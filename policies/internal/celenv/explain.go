@@ -102,7 +102,7 @@ func (s *Scope) hint(name string) string {
 		return fmt.Sprintf("this is a %s: oldObject is null", s.evaluation.operation)
 	case name == varNamespace && s.evaluation.namespace == types.NullValue:
 		return "the Namespace could not be read"
-	case name == varParams && s.params == types.NullValue:
+	case name == varParams && s.params == none:
 		return "params is null"
 	case (name == varAuthorizer || name == varRequestResource) && s.evaluation.authorizer == nil:
 		return "there is no authorizer to ask here"

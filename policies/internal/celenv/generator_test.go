@@ -48,7 +48,8 @@ func (g *generator) text(depth int) string {
 	}
 	if depth <= 0 {
 		return g.one("'a'", "''", "'a long literal that is longer than ten characters'", "object.metadata.name", "object.spec['text']",
-			"object.metadata.?labels[?'b'].orValue('q')", "object.spec.stages[0].name", "request.operation")
+			"object.metadata.?labels[?'b'].orValue('q')", "object.spec.stages[0].name", "request.operation",
+			"variables.v")
 	}
 	depth--
 	switch g.IntN(5) {
@@ -67,7 +68,8 @@ func (g *generator) text(depth int) string {
 func (g *generator) list(depth int) string {
 	if depth <= 0 || g.IntN(2) == 0 {
 		return g.one("object.spec.stages", "object.spec.items", "object.metadata.labels", "object.spec.?stages.orValue([])",
-			"object.metadata.?labels.orValue({})", "[1, 2, 3]", "['a', 'b']", "object.spec.text.split('a')")
+			"object.metadata.?labels.orValue({})", "[1, 2, 3]", "['a', 'b']", "object.spec.text.split('a')",
+			"params.list", "variables.named")
 	}
 	depth--
 	if g.IntN(2) == 0 {
@@ -89,10 +91,7 @@ func (g *generator) loop(macro string, depth int, body func(int) string) string 
 
 // Whatever is generated is known to cost at least what it costs, and much of it is known to cost little.
 func TestUncountedIsTheSameWhateverIsAsked(t *testing.T) {
-	compiler, err := NewCompiler(Stored, StageSet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiler, variables := countingCompiler(t)
 	const tried, wanted = 800, 250
 	found := 0
 	for seed := range uint64(tried) {
@@ -102,7 +101,7 @@ func TestUncountedIsTheSameWhateverIsAsked(t *testing.T) {
 			continue
 		}
 		found++
-		counted{Expression: compiled}.compare(t, text, whole(3), whole(maxItems))
+		counted{compiled, variables}.compare(t, text, whole(3), whole(maxItems))
 	}
 	if found < wanted {
 		t.Errorf("%d of %d expressions were not counted, want %d", found, tried, wanted)

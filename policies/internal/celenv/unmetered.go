@@ -3,6 +3,7 @@ package celenv
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/google/cel-go/cel"
@@ -35,19 +36,14 @@ func newUnmetered(metered *environment.EnvSet) (*cel.Env, error) {
 	return same, nil
 }
 
-// unmeteredProgram is the program of an expression that costs little on small objects, with what it costs then at most. It
-// is nil if that cannot be told, or may be more.
-func (c *Compiler) unmeteredProgram(checked *cel.Ast) (cel.Program, uint64) {
-	if c.unmetered == nil {
-		return nil, 0
-	}
-	most := bound(checked.NativeRep())
-	if most > unmeteredCost {
-		return nil, 0
+// withoutMeter adds to x, which is checked, the program that counts nothing, if it costs little on small objects.
+func (c *Compiler) withoutMeter(x *Expression, checked *cel.Ast) {
+	x.result = bound(x.tree, c.parts)
+	if x.result.cost > unmeteredCost {
+		return
 	}
 	program, err := c.unmetered.Program(checked, cel.EvalOptions(cel.OptOptimize))
-	if err != nil {
-		return nil, 0
+	if err == nil {
+		x.unmetered, x.bound = program, uint64(math.Ceil(x.result.cost))
 	}
-	return program, uint64(most)
 }

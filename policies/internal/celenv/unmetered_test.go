@@ -31,6 +31,7 @@ var (
 		"object.spec.text.replace('a', 'b') != object.spec.text.substring(1)",
 		"object.?spec.?none.or(object.?spec.?text).hasValue()",
 		"variables.v == object.spec.text || tenant",
+		"variables.named.all(s, s.name in params.list) && variables.named.map(s, s.name).all(n, n != 'a')",
 	}
 	costly = []string{
 		"object.spec.stages.all(a, object.spec.stages.all(b, object.spec.stages.all(c, a.name + b.name != c.name)))",
@@ -39,8 +40,8 @@ var (
 		"object['metadata']['annotations'].all(k, k != 'a')",
 		"object.metadata.all(k, object.metadata[k] != oldObject.metadata[k])",
 		"object.metadata.managedFields.exists(f, f.manager == 'x')",
-		"variables.v.all(x, x != 'a')",
-		"params.list.all(x, x != 'a')",
+		"variables.unknown.all(x, x != 'a')",
+		"params.metadata.annotations.all(x, x != 'a')",
 		"authorizer.group('').resource('pods').check('get').allowed()",
 		"object.spec.stages.map(s, s.name).sort() == []",
 		"object.spec.stages.all(object, object.all(k, object[k] != 'a') && .object.metadata.annotations.all(k, k != 'a'))",
@@ -55,14 +56,7 @@ type counted struct {
 
 func compileCounted(t testing.TB, text string) counted {
 	t.Helper()
-	compiler, err := NewCompiler(Stored, StageSet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiler, variables, broken := compiler.CompileVariables([]Definition{{"v", "object.spec.text"}})
-	if len(broken) > 0 {
-		t.Fatal(broken)
-	}
+	compiler, variables := countingCompiler(t)
 	compiled, err := compiler.Compile(text, Bool)
 	if err != nil {
 		t.Fatal(err)
@@ -70,12 +64,30 @@ func compileCounted(t testing.TB, text string) counted {
 	return counted{compiled, variables}
 }
 
+func countingCompiler(t testing.TB) (*Compiler, *Variables) {
+	t.Helper()
+	compiler, err := NewCompiler(Stored, StageSet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler, variables, broken := compiler.CompileVariables([]Definition{
+		{"v", "object.spec.text"},
+		{"named", "object.spec.stages.filter(s, s.?name.orValue('') != '')"},
+		{"unknown", "object.metadata.annotations"},
+	})
+	if len(broken) > 0 {
+		t.Fatal(broken)
+	}
+	return compiler, variables
+}
+
 // on is the value of x on object, or why there is none, and what was counted.
 func (x counted) on(t testing.TB, object map[string]any, measured bool) (ref.Val, string, uint64) {
 	t.Helper()
 	values := Values{Request: &admissionv1.AdmissionRequest{Operation: admissionv1.Create}, Measured: measured}
 	evaluation := NewEvaluation(t.Context(), values, 1)
-	value, err := evaluation.Group(x.variables, nil).Scope(t.Context(), object, nil).evaluate(x.Expression)
+	group := evaluation.Group(x.variables, map[string]any{"list": []any{"a", "aaa"}})
+	value, err := group.Scope(t.Context(), object, nil).evaluate(x.Expression)
 	if err != nil {
 		return nil, err.Error(), evaluation.Spent()
 	}
@@ -85,10 +97,7 @@ func (x counted) on(t testing.TB, object map[string]any, measured bool) (ref.Val
 // compare compares what x is on objects when it is not counted with what it is when it is.
 func (x counted) compare(t *testing.T, text string, objects ...map[string]any) {
 	t.Helper()
-	most := x.bound
-	if x.variables != nil {
-		most += x.variables.expressions["v"].bound
-	}
+	most := x.bound + x.variables.expressions["v"].bound + x.variables.expressions["named"].bound
 	for i, object := range objects {
 		value, failed, _ := x.on(t, object, false)
 		wanted, wantFailed, cost := x.on(t, object, true)
@@ -190,10 +199,7 @@ func FuzzUncounted(f *testing.F) {
 			f.Add(uint64(i), text, object)
 		}
 	}
-	compiler, err := NewCompiler(Stored, StageSet)
-	if err != nil {
-		f.Fatal(err)
-	}
+	compiler, variables := countingCompiler(f)
 	f.Fuzz(func(t *testing.T, seed uint64, text string, object []byte) {
 		var fields map[string]any
 		if utiljson.Unmarshal(object, &fields) != nil {
@@ -204,7 +210,7 @@ func FuzzUncounted(f *testing.F) {
 			if err != nil || compiled.unmetered == nil {
 				continue
 			}
-			counted{Expression: compiled}.compare(t, text, fields)
+			counted{compiled, variables}.compare(t, text, fields)
 		}
 	})
 }

@@ -49,6 +49,7 @@ func (c *Compiler) CompileVariables(definitions []Definition) (*Compiler, *Varia
 		} else {
 			declared[definition.Name] = expression.output
 			variables.expressions[definition.Name] = expression
+			compiler.parts[definition.Name] = expression.result
 			if expression.NeedsRequest(variables) {
 				variables.needing[definition.Name] = true
 			}
