@@ -59,8 +59,8 @@ func (n *tenant) become(t *testing.T, ref *unstructured.Unstructured, spec, befo
 	return uid, n.source(t, "app", map[string]string{"app.yaml": after})
 }
 
-// T-48: a field that cannot be changed ends a release before its first write, and what would allow it is said. What is invalid
-// as a new object too, and what would lose data, is never deleted.
+// T-48: a field that cannot be changed ends a release before its first write, and what would allow it is said. What is
+// invalid as a new object too, and what would lose data, is never deleted.
 func TestObjectThatCannotBeChangedIsNotTouched(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind, object  string
@@ -100,7 +100,8 @@ func TestObjectThatCannotBeChangedIsNotTouched(t *testing.T) {
 	}
 }
 
-// What the StageSet, or the manifest, allows to be made anew is; also where a policy of the cluster refuses the change (T-49).
+// What the StageSet, or the manifest, allows to be made anew is; also where a policy of the cluster refuses the change
+// (T-49).
 func TestObjectIsMadeAnewWhereThatIsAllowed(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind, object  string
@@ -110,7 +111,8 @@ func TestObjectIsMadeAnewWhereThatIsAllowed(t *testing.T) {
 		"force": {kind: "ConfigMap", object: "a", fields: "force: true", before: sealed("a", "1"), after: sealed("a", "2")},
 		"a rule": {
 			kind: "Service", object: "web",
-			fields: "conflictPolicy: {rules: [{target: {kind: Secret}, action: KeepExisting}, {target: {kind: Service}, action: Recreate}]}",
+			fields: "conflictPolicy: {rules: [{target: {kind: Secret}, action: KeepExisting}, " +
+				"{target: {kind: Service}, action: Recreate}]}",
 			before: service("ports: [{port: 80}]"), after: service("clusterIP: None, ports: [{port: 80}]"),
 		},
 		"a rule that allows loss": {

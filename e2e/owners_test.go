@@ -90,7 +90,8 @@ func TestOlderStageSetMakesWhatBothRender(t *testing.T) {
 				revisions[name] = n.source(t, name, map[string]string{
 					"app.yaml": documents(configMap("of-"+name, "2"), configMap("refused", name)),
 				})
-				n.wait(t, name, n.revision("lastAttemptedRevisions", name, revisions[name]), cluster.Condition(v1.ConditionReady, "False"))
+				n.wait(t, name, cluster.Condition(v1.ConditionReady, "False"),
+					n.revision("lastAttemptedRevisions", name, revisions[name]))
 			}
 			refused := []cluster.Predicate{cluster.Condition(v1.ConditionReady, "False", v1.ReasonConflict), messageHas(fmt.Sprintf(
 				"ConfigMap %[1]s/refused belongs to StageSet %[1]s/%[2]s: remove it from one of the two", n.namespace, older))}

@@ -1,6 +1,6 @@
 // Package apply writes a stage: what changed, in waves, as the stage's account. It takes only what package preflight
-// cleared, deletes only what preflight has found in the way of an object that has to be made anew, and never waits or decides
-// what comes next.
+// cleared, deletes only what preflight has found in the way of an object that has to be made anew, and never waits or
+// decides what comes next.
 package apply
 
 import (
@@ -46,7 +46,9 @@ type ChangeSet struct {
 // whether the gate is healthy is for the caller to say, and to call again. It ends after a wave with an object that cannot
 // be made anew yet. Objects whose dry-run had to wait are dry-run before their wave's first write. A wave that fails ends
 // the apply with all of its errors as one *failure.Error; what was written is in the ChangeSet in any case.
-func Stage(ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options) (ChangeSet, error) {
+func Stage(
+	ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options,
+) (ChangeSet, error) {
 	writer := writer{cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1), set: &ChangeSet{}}
 	pending := pendingWaves(stage, options.Done)
 	for number, wave := range pending {

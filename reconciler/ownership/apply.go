@@ -67,11 +67,11 @@ type Request struct {
 	New bool
 }
 
-// Apply is one server-side apply as the target's account, without force first. When fields belong to others, it is
-// repeated with force, as Flux does, unless one of the others is a StageSet whose inventory has the object: that is a
-// *ConflictError, and nothing is taken. A StageSet that is gone, or no longer has the object, owns nothing. What is new, and
-// in the inventory of an older StageSet too, is that one's: the younger leaves it alone before either has made it. The answer
-// has managedFields.
+// Apply is one server-side apply as the target's account, without force first. When fields belong to others, it is repeated
+// with force, as Flux does, unless one of the others is a StageSet whose inventory has the object: that is a *ConflictError,
+// and nothing is taken. A StageSet that is gone, or no longer has the object, owns nothing. What is new, and in the
+// inventory of an older StageSet too, is that one's: the younger leaves it alone before either has made it. The answer has
+// managedFields.
 func (a Applier) Apply(ctx context.Context, target Target, obj *unstructured.Unstructured, request Request) (
 	*unstructured.Unstructured, error,
 ) {

@@ -73,7 +73,9 @@ subjects: [{kind: ServiceAccount, name: deployer, namespace: %[1]s}]`, w.namespa
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.applier = ownership.Applier{Owner: ownership.Owner{Namespace: w.namespace, Name: "us"}, Claims: &w.claims, Earlier: earlier}
+	w.applier = ownership.Applier{
+		Owner: ownership.Owner{Namespace: w.namespace, Name: "us"}, Claims: &w.claims, Earlier: earlier,
+	}
 	return w
 }
 
@@ -402,7 +404,8 @@ spec:
 	}
 	w.Apply(t, definition(""))
 	cluster.Eventually(t, func(ctx context.Context) error {
-		if _, err := w.applier.Apply(ctx, w.target, gadget("v1"), ownership.Request{DryRun: true}); !apierrors.IsInternalError(err) {
+		_, err := w.applier.Apply(ctx, w.target, gadget("v1"), ownership.Request{DryRun: true})
+		if !apierrors.IsInternalError(err) {
 			return fmt.Errorf("got %w, want the API server to complain", err)
 		}
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/stageset/stageset/reconciler/tenant"
 )
 
-// HandoverManager is the field manager that keeps the number of replicas which an owner had set, and does not want to set any
-// more, until somebody else sets it.
+// HandoverManager is the field manager that keeps the number of replicas which an owner had set, and does not want to set
+// any more, until somebody else sets it.
 const HandoverManager = "stageset-handover"
 
 // maxAttempts is how often an object is read again that others write at the same time.

@@ -15,8 +15,9 @@ import (
 func TestConflictAction(t *testing.T) {
 	const (
 		claim   = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: team-a}"
-		forced  = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: team-a, annotations: {stages.metio.wtf/force: enabled}}"
-		claimed = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, annotations: {stages.metio.wtf/force: enabled}}"
+		forced  = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {stages.metio.wtf/force: enabled}}"
+		claimed = "apiVersion: v1\nkind: PersistentVolumeClaim\n" +
+			"metadata: {name: data, annotations: {stages.metio.wtf/force: enabled}}"
 	)
 	rule := func(action v1.ConflictAction, target v1.ConflictTarget) v1.ConflictRule {
 		return v1.ConflictRule{Action: action, Target: target}
@@ -24,6 +25,7 @@ func TestConflictAction(t *testing.T) {
 	policy := func(fallback v1.ConflictAction, rules ...v1.ConflictRule) v1.Stage {
 		return v1.Stage{ConflictPolicy: &v1.ConflictPolicy{Default: fallback, Rules: rules}}
 	}
+	force := v1.Stage{Force: true}
 	lossy := rule(v1.ConflictRecreate, v1.ConflictTarget{Kind: "PersistentVolumeClaim"})
 	lossy.AllowDataLoss = true
 	for name, tc := range map[string]struct {
@@ -33,7 +35,7 @@ func TestConflictAction(t *testing.T) {
 		advice string
 	}{
 		"nothing is said": {object: plain, want: v1.ConflictFail, advice: "set stages[].conflictPolicy"},
-		"force":           {stage: v1.Stage{Force: true}, object: plain, want: v1.ConflictRecreate},
+		"force":           {stage: force, object: plain, want: v1.ConflictRecreate},
 		"default":         {stage: policy(v1.ConflictKeepExisting), object: plain, want: v1.ConflictKeepExisting},
 		"default wins over force": {
 			stage:  v1.Stage{Force: true, ConflictPolicy: &v1.ConflictPolicy{Default: v1.ConflictFail}},
@@ -57,13 +59,16 @@ func TestConflictAction(t *testing.T) {
 				rule(v1.ConflictKeepExisting, v1.ConflictTarget{})),
 			object: plain, want: v1.ConflictRecreate,
 		},
-		"a claim by force":           {stage: v1.Stage{Force: true}, object: claim, want: v1.ConflictFail, advice: "allowDataLoss"},
-		"a claim by annotation":      {object: claimed, want: v1.ConflictFail, advice: "allowDataLoss"},
-		"a claim by a rule":          {stage: policy("", rule(v1.ConflictRecreate, v1.ConflictTarget{})), object: claim, want: v1.ConflictFail, advice: "allowDataLoss"},
+		"a claim by force":      {stage: force, object: claim, want: v1.ConflictFail, advice: "allowDataLoss"},
+		"a claim by annotation": {object: claimed, want: v1.ConflictFail, advice: "allowDataLoss"},
+		"a claim by a rule": {
+			stage:  policy("", rule(v1.ConflictRecreate, v1.ConflictTarget{})),
+			object: claim, want: v1.ConflictFail, advice: "allowDataLoss",
+		},
 		"a claim, with loss allowed": {stage: policy("", lossy), object: claim, want: v1.ConflictRecreate},
 		"a claim that is kept":       {stage: policy(v1.ConflictKeepExisting), object: claim, want: v1.ConflictKeepExisting},
-		"a namespace":                {stage: v1.Stage{Force: true}, object: namespace, want: v1.ConflictFail, advice: "never deleted"},
-		"a definition":               {stage: v1.Stage{Force: true}, object: crd, want: v1.ConflictFail, advice: "never deleted"},
+		"a namespace":                {stage: force, object: namespace, want: v1.ConflictFail, advice: "never deleted"},
+		"a definition":               {stage: force, object: crd, want: v1.ConflictFail, advice: "never deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, advice := ConflictsOf(tc.stage).action(object(t, tc.object))

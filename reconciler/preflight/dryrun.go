@@ -24,7 +24,7 @@ func dryRun(ctx context.Context, in Input, stages []ClearedStage) ([]Problem, er
 	group.SetLimit(max(in.Concurrency, 1))
 	for _, stage := range stages {
 		for _, object := range stage.objects {
-			if !object.Changed() || object.Deferred() {
+			if !object.Changed() || object.Deferred() || object.unfit {
 				continue
 			}
 			group.Go(func() error {
@@ -145,8 +145,8 @@ func (c checker) verify(ctx context.Context, object *Object) error {
 	return nil
 }
 
-// DryRun checks one deferred object once what it waited for exists; it may turn out that there is nothing to write. Its error
-// is the API server's refusal (IsRefusal), or a *failure.Error that says that the target cannot be asked.
+// DryRun checks one deferred object once what it waited for exists; it may turn out that there is nothing to write. Its
+// error is the API server's refusal (IsRefusal), or a *failure.Error that says that the target cannot be asked.
 func (c Cleared) DryRun(ctx context.Context, stage ClearedStage, object *Object) error {
 	err := checker{applier: c.applier, stage: stage, loops: c.loops}.check(ctx, object)
 	if err != nil && !IsRefusal(err) {

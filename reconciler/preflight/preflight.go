@@ -95,6 +95,8 @@ type Object struct {
 	// inherits is true when what others left on the live object has to be taken over first, and outdated when entries of its
 	// managedFields have to be brought up to date.
 	inherits, outdated bool
+	// unfit is true for an object of which it is known without a dry-run that the API server refuses it.
+	unfit bool
 }
 
 // Desired is the object as it will be applied. It must not be changed.
@@ -240,7 +242,7 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 	if err != nil {
 		return Cleared{}, err
 	}
-	problems := order(stages)
+	problems := append(order(stages), repeated(stages)...)
 	deferObjects(stages)
 	refused, err := dryRun(ctx, in, stages)
 	if err != nil {

@@ -52,7 +52,7 @@ func Refused(ctx context.Context, problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	slices.SortFunc(problems, func(a, b Problem) int {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
 		if a.stage.name != b.stage.name {
 			return strings.Compare(a.stage.name, b.stage.name)
 		}

@@ -86,7 +86,8 @@ func (h Heir) Merge(entries []metav1.ManagedFieldsEntry) (merged []metav1.Manage
 		return entries, false, nil
 	}
 	ours := metav1.ManagedFieldsEntry{
-		Manager: h.Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version, Time: latest, FieldsType: "FieldsV1",
+		Manager: h.Manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version, Time: latest,
+		FieldsType: "FieldsV1",
 	}
 	ours.FieldsV1, err = encode(all)
 	return append(merged, ours), true, err
@@ -181,7 +182,8 @@ func Update(entries []metav1.ManagedFieldsEntry, outdated func(apiVersion string
 
 // same is true for two entries that the API server takes for one.
 func same(a, b metav1.ManagedFieldsEntry) bool {
-	return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && a.Subresource == b.Subresource
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion &&
+		a.Subresource == b.Subresource
 }
 
 // Owners are the managers that own a field, by any operation and subresource.

@@ -56,18 +56,21 @@ func TestMerge(t *testing.T) {
 		"nobody else":   {before: []string{us + ` Apply v1 {"f:data":{"f:a":{}}}`}},
 		"somebody else": {before: []string{`controller Update v1 {"f:data":{"f:a":{}}}`}},
 		"adoption: all of kubectl, in its version": {
-			before: []string{`kubectl-client-side-apply Update v1 {"f:data":{"f:a":{},"f:old":{}}}`, `controller Update v1 {"f:data":{"f:b":{}}}`},
-			want:   []string{`controller Update v1 {"f:data":{"f:b":{}}}`, us + ` Apply v1 {"f:data":{"f:a":{},"f:old":{}}}`},
+			before: []string{`kubectl-client-side-apply Update v1 {"f:data":{"f:a":{},"f:old":{}}}`,
+				`controller Update v1 {"f:data":{"f:b":{}}}`},
+			want: []string{`controller Update v1 {"f:data":{"f:b":{}}}`, us + ` Apply v1 {"f:data":{"f:a":{},"f:old":{}}}`},
 		},
 		"adoption: what applied before, too": {
 			before: []string{`kustomize-controller Apply v1 {"f:data":{"f:a":{}}}`, `kubectl-edit Update v1 {"f:data":{"f:b":{}}}`},
 			want:   []string{us + ` Apply v1 {"f:data":{"f:a":{},"f:b":{}}}`},
 		},
 		"a restart by hand stays": {
-			before: []string{`kubectl-rollout Update v1 {"f:spec":{"f:template":{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`},
+			before: []string{`kubectl-rollout Update v1 {"f:spec":{"f:template":{"f:metadata":{"f:annotations":{".":{},` +
+				`"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`},
 		},
 		"a restart by hand stays, the rest is taken": {
-			before: []string{`kubectl-edit Update v1 {"f:metadata":{"f:annotations":{".":{},"f:stages.metio.wtf/prune":{}}},"f:spec":{"f:a":{}}}`},
+			before: []string{
+				`kubectl-edit Update v1 {"f:metadata":{"f:annotations":{".":{},"f:stages.metio.wtf/prune":{}}},"f:spec":{"f:a":{}}}`},
 			want: []string{`kubectl-edit Update v1 {"f:metadata":{"f:annotations":{".":{},"f:stages.metio.wtf/prune":{}}}}`,
 				us + ` Apply v1 {"f:spec":{"f:a":{}}}`},
 		},
@@ -83,8 +86,8 @@ func TestMerge(t *testing.T) {
 		},
 		"a StageSet that is gone": {
 			before: []string{us + ` Apply v1 {"f:data":{"f:a":{}}}`,
-				`stageset-reconciler/gone Apply v1 {"f:data":{"f:b":{}},"f:metadata":{"f:annotations":{"f:stages.metio.wtf/prune":{}}}}`},
-			want: []string{us + ` Apply v1 {"f:data":{"f:a":{},"f:b":{}},"f:metadata":{"f:annotations":{"f:stages.metio.wtf/prune":{}}}}`},
+				`stageset-reconciler/gone Apply v1 {"f:data":{"f:b":{}},"f:metadata":{"f:labels":{"f:b":{}}}}`},
+			want: []string{us + ` Apply v1 {"f:data":{"f:a":{},"f:b":{}},"f:metadata":{"f:labels":{"f:b":{}}}}`},
 		},
 		"a StageSet that is there": {
 			before: []string{us + ` Apply v1 {"f:data":{"f:a":{}}}`, `stageset-reconciler/there Apply v1 {"f:data":{"f:b":{}}}`},
