@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,14 +67,41 @@ func FuzzBuild(f *testing.F) {
 	f.Add("transformers: [a.yaml]\n", "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: a}\n")
 	f.Add("configMapGenerator: [{name: a, files: [a.yaml], envs: [a.yaml]}]\n", "A=b")
 	f.Add("resources: [a.yaml]\nreplacements: [{source: {kind: ConfigMap}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.x]}]}]\n", configMap("a"))
+	f.Add("resources: [a.yaml]\nvars: [{name: V, objref: {apiVersion: v1, kind: ConfigMap, name: a}}]\n", configMap("a")+"data: {a: $(V)}\n")
+	f.Add("resources: [a.yaml]\nreplacements:\n- {path: a.yaml}\n- {path: a.yaml}\n", "sourceValue: x\ntargets: [{select: {kind: .*}, fieldPaths: [a.*]}]\n")
 	f.Fuzz(func(t *testing.T, kustomization, file string) {
-		if strings.Count(kustomization+file, "replace") > 1 || strings.Contains(kustomization+file, "vars") {
-			return // only the memory of the process bounds these, see (*builder).kustomize
-		}
 		_, err := Build(context.Background(), artifact(map[string]string{"kustomization.yaml": kustomization, "a.yaml": file}), Options{})
 		var failed *failure.Error
 		if err != nil && !errors.As(err, &failed) {
 			t.Errorf("error %v is no failure.Error", err)
+		}
+	})
+}
+
+// FuzzSubstitute: what has no reference stays as it is, what is written as a literal comes out as it was, and nothing else is
+// ever left half replaced.
+func FuzzSubstitute(f *testing.F) {
+	for _, text := range []string{"${a}", "$${a}", "${a:=b}", "${a:=${b}}", "${", "$$${a}}", "x${a", "${x^^}"} {
+		f.Add(text, "v")
+	}
+	f.Fuzz(func(t *testing.T, text, value string) {
+		expand := func(text string) (string, bool) {
+			e := expansion{variables: given("a", value), budget: objectBudget()}
+			got, err := e.expand(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got, len(e.missing)+len(e.problems) == 0
+		}
+		if got, ok := expand(text); !strings.Contains(text, referenceMark) && (!ok || got != text) {
+			t.Errorf("%q became %q", text, got)
+		}
+		literal := strings.ReplaceAll(text, referenceMark, literalMark)
+		if got, ok := expand(literal); !ok || got != text {
+			t.Errorf("the literal %q became %q", literal, got)
+		}
+		if got, ok := expand(literal + " ${a}"); utf8.ValidString(value) && (!ok || got != text+" "+value) {
+			t.Errorf("%q and a reference became %q", literal, got)
 		}
 	})
 }
