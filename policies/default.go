@@ -35,23 +35,14 @@ func (s *Set) Default(ctx context.Context, in Input) (*unstructured.Unstructured
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	q := newQuestion(in)
-	candidates := s.candidates(q, func(p *policy) bool { return len(p.mutations) > 0 })
 	claims := parseClaims(in.Object)
 	if q.specUnchanged {
 		maps.Copy(claims, parseClaims(in.OldObject)) // whoever set what is in the spec has set it still
 	}
-	if len(candidates) == 0 && len(claims) == 0 {
+	if len(claims) == 0 && !s.Defaults() {
 		return in.Object, nil
 	}
-	// Claims are verified by defaulting up to twice more, which costs the same each time.
-	d := &defaulter{
-		question:   q,
-		policies:   candidates,
-		evaluation: celenv.NewEvaluation(ctx, s.values(q), 3*len(candidates)),
-		lookup:     s.patientLookup(),
-		timeout:    s.timeout / policyTimeShare,
-		observer:   s.watcher(),
-	}
+	d := s.defaulter(ctx, q)
 	result, filled, failed := d.run(ctx, in.Object)
 	maps.Copy(filled, d.verify(ctx, result, claims, filled))
 	return annotate(result, filled), failed.orNil()
@@ -94,6 +85,20 @@ type defaulter struct {
 	// proving has a mutation that fails left out, and not its policy as a whole.
 	proving  bool
 	observer Observer
+}
+
+// defaulter is what defaults the object of q.
+func (s *Set) defaulter(ctx context.Context, q question) *defaulter {
+	candidates := s.candidates(q, func(p *policy) bool { return len(p.mutations) > 0 })
+	return &defaulter{
+		question: q,
+		policies: candidates,
+		// Claims are verified by defaulting up to twice more, which costs the same each time.
+		evaluation: celenv.NewEvaluation(ctx, s.values(q), 3*len(candidates)),
+		lookup:     s.patientLookup(),
+		timeout:    s.timeout / policyTimeShare,
+		observer:   s.watcher(),
+	}
 }
 
 // run is object with what all policies fill in, and which policy filled in which field.

@@ -24,7 +24,7 @@ import (
 type Policies interface {
 	Defaults() bool
 	Default(ctx context.Context, in policies.Input) (*unstructured.Unstructured, error)
-	Validate(ctx context.Context, in policies.Input) policies.Decision
+	ValidateDefaulted(ctx context.Context, in policies.Input) policies.Decision
 }
 
 // StageSets admits StageSets.
@@ -88,7 +88,9 @@ func mentionsDefaults(request admission.Request) bool {
 	return bytes.Contains(request.Object.Raw, annotation) || bytes.Contains(request.OldObject.Raw, annotation)
 }
 
-// Validate answers the validating webhook: everything that the policies refuse, at once.
+// Validate answers the validating webhook: everything that the policies refuse, at once. It decides on what the policies make
+// of the object, whether or not the mutating webhook was asked: nobody else asks what the requester may do, and the reconciler
+// fills in what is missing.
 func (s *StageSets) Validate(ctx context.Context, request admission.Request) admission.Response {
 	in, err := s.decode(request)
 	if err != nil {
@@ -111,7 +113,7 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 	if deletes && terminating(in.Namespace) {
 		return admission.Allowed("")
 	}
-	decision := set.Validate(ctx, in)
+	decision := set.ValidateDefaulted(ctx, in)
 	if deletes && len(decision.Denied) > 0 && s.Namespaces.terminating(ctx, request.Namespace) {
 		return admission.Allowed("") // which the cache did not know yet
 	}
