@@ -84,9 +84,6 @@ func (p *params) Params(ctx context.Context, query policies.ParamQuery) ([]*unst
 	if !ok {
 		// A set that is being replaced asks for what is not watched any more.
 		found = newWatch(wanted, p.options, func() {})
-		if _, err := found.resolve(); err != nil {
-			return nil, err
-		}
 	}
 	return found.find(ctx, query)
 }

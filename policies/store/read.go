@@ -28,9 +28,9 @@ const (
 
 // find are the objects that query selects, sorted by name.
 func (w *watch) find(ctx context.Context, query policies.ParamQuery) ([]*unstructured.Unstructured, error) {
-	found := w.served.Load()
-	if found == nil {
-		return nil, w.notServed()
+	found, err := w.reach(ctx)
+	if err != nil {
+		return nil, err
 	}
 	namespace := query.Namespace
 	if !found.namespaced {
@@ -42,6 +42,54 @@ func (w *watch) find(ctx context.Context, query policies.ParamQuery) ([]*unstruc
 		}
 	}
 	return w.ask(ctx, found, namespace)
+}
+
+// reach is how the objects are reached. Who asks before the watch has found out does not take that for an answer, but looks
+// too: once for all who ask, and not again for a moment.
+func (w *watch) reach(ctx context.Context) (*served, error) {
+	if found := w.served.Load(); found != nil {
+		return found, nil
+	}
+	w.mu.Lock()
+	if w.looking == nil {
+		if w.missing != nil && w.options.Clock.Now().Before(w.missingUntil) {
+			defer w.mu.Unlock()
+			return nil, w.missing
+		}
+		w.looking = make(chan struct{})
+		go w.look() // which nothing but the mapper can end
+	}
+	looking := w.looking
+	w.mu.Unlock()
+	select {
+	case <-looking:
+	case <-ctx.Done():
+		return nil, w.unresolved(ctx.Err())
+	}
+	if found := w.served.Load(); found != nil {
+		return found, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.missing == nil {
+		return nil, w.notServed() // because that is what the watch has found out meanwhile
+	}
+	return nil, w.missing
+}
+
+// look looks for the kind, for all who wait in reach. What the watch finds out meanwhile holds.
+func (w *watch) look() {
+	found, err := w.resolve()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missing = nil
+	if err != nil {
+		w.missing, w.missingUntil = w.unresolved(err), w.options.Clock.Now().Add(answerLife)
+	} else {
+		w.served.CompareAndSwap(nil, found)
+	}
+	close(w.looking)
+	w.looking = nil
 }
 
 // watched are the objects of a namespace that an informer of one selection has.

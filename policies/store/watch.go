@@ -29,9 +29,16 @@ type watch struct {
 	done    chan struct{}
 	// served is nil until the kind is known to be served.
 	served atomic.Pointer[served]
+	// followed tells run that the kind was served when it last looked.
+	followed bool
 
-	mu      sync.Mutex
-	answers map[string]answer
+	mu sync.Mutex
+	// looking is closed when it is known whether the kind is served; nil if nobody is looking. Until missingUntil it is not,
+	// because of missing.
+	looking      chan struct{}
+	missing      error
+	missingUntil time.Time
+	answers      map[string]answer
 	// changes counts what was told, so that no answer is kept that is older.
 	changes int
 }
@@ -98,12 +105,18 @@ func (w *watch) run(ctx context.Context) {
 // follow watches until ctx is done, or until that cannot go on: the error says why. What was watched is not used any longer
 // then, because nobody knows whether it still is so. It reports whether anything was watched at all.
 func (w *watch) follow(ctx context.Context, logger logr.Logger) (bool, error) {
-	appeared := w.served.Load() == nil
 	found, err := w.resolve()
-	if err != nil {
-		return false, err
+	if meta.IsNoMatchError(err) {
+		w.served.Store(nil)
+		w.followed = false
+		return false, w.notServed()
 	}
-	if appeared {
+	if err != nil {
+		return false, w.unresolved(err)
+	}
+	w.served.Store(found)
+	if !w.followed {
+		w.followed = true
 		w.tell()
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -157,23 +170,25 @@ func version(object any) string {
 	return ""
 }
 
-// resolve finds out how the objects are reached.
+// resolve finds out how the objects are reached. The error is that of the mapper.
 func (w *watch) resolve() (*served, error) {
 	mapping, err := w.options.Mapper.RESTMapping(w.kind.GroupKind(), w.kind.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		w.served.Store(nil)
-		return nil, w.notServed()
-	case err != nil:
-		return nil, fmt.Errorf("finding out how kind %s is served: %w", w.kind.Kind, err)
+	if err != nil {
+		return nil, err
 	}
-	found := &served{
+	return &served{
 		resource:   w.options.Dynamic.Resource(mapping.Resource),
 		gvr:        mapping.Resource,
 		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+	}, nil
+}
+
+// unresolved says why it is not known how the objects are reached.
+func (w *watch) unresolved(err error) error {
+	if meta.IsNoMatchError(err) {
+		return w.notServed()
 	}
-	w.served.Store(found)
-	return found, nil
+	return fmt.Errorf("finding out how kind %s is served: %w", w.kind.Kind, err)
 }
 
 // informer watches the selection and no object besides, so that memory is bounded by what policies read.
