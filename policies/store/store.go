@@ -29,6 +29,10 @@ const (
 	// firstRetry and lastRetry bound how long it waits before it looks again for a kind that the cluster does not serve.
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
+	// firstCalm and lastCalm bound how long other parameters make no other Set after they have made one: longer and longer for
+	// those who do not stop. Who may write parameters could keep all releases busy otherwise.
+	firstCalm = time.Second
+	lastCalm  = 30 * time.Second
 )
 
 // Options are what a Store is made of. All of them but the metrics are required.
@@ -194,32 +198,72 @@ func (s *Store) waitServed(ctx context.Context) bool {
 
 // run compiles what is stored, and again after each change.
 func (s *Store) run(ctx context.Context) error {
-	otherParams := false
-	for {
+	var calm calm
+	for otherParams := false; ; {
 		if err := s.compile(ctx, otherParams); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
-		otherParams = false
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.stored:
-		case <-s.read:
-			otherParams = true
+		if otherParams {
+			calm.begin(s.options.Clock.Now())
 		}
-		if !pauseFor(ctx, s.options.Clock, settle) {
+		var changed bool
+		if otherParams, changed = s.await(ctx, calm.left(s.options.Clock.Now())); !changed {
 			return nil
-		}
-		select {
-		case <-s.read:
-			otherParams = true
-		default:
 		}
 	}
 }
+
+// await waits for a change, and reports false if ctx ended first. That there are other parameters is no change before calm has
+// passed: evaluation reads them at once nevertheless, only who has judged something before is told later.
+func (s *Store) await(ctx context.Context, calm time.Duration) (otherParams, changed bool) {
+	read, calmed := s.read, (<-chan time.Time)(nil)
+	if calm > 0 {
+		read, calmed = nil, s.options.Clock.After(calm)
+	}
+	for !changed {
+		select {
+		case <-ctx.Done():
+			return false, false
+		case <-calmed:
+			read, calmed = s.read, nil
+		case <-s.stored:
+			changed = true
+		case <-read:
+			otherParams, changed = true, true
+		}
+	}
+	if !pauseFor(ctx, s.options.Clock, settle) {
+		return false, false
+	}
+	select {
+	case <-read:
+		otherParams = true
+	default:
+	}
+	return otherParams, true
+}
+
+// calm is the time after other parameters have made another Set.
+type calm struct {
+	until time.Time
+	pause time.Duration
+}
+
+// begin begins it: it is twice as long as the one before if that has only just ended.
+func (c *calm) begin(now time.Time) {
+	if now.Sub(c.until) < c.pause {
+		c.pause = min(2*c.pause, lastCalm)
+	} else {
+		c.pause = firstCalm
+	}
+	c.until = now.Add(c.pause)
+}
+
+// left is how much of it is left; zero or less if it is over.
+func (c *calm) left(now time.Time) time.Duration { return c.until.Sub(now) }
 
 // compile publishes what is stored now, unless that is what is published already. With other parameters the same policies
 // are another Set: who has judged something by the old one has to judge it again.
