@@ -17,7 +17,8 @@ import (
 // DefaultTimeout bounds one Default or Validate: half of what the webhook configurations grant.
 const DefaultTimeout = 2500 * time.Millisecond
 
-// policyTimeShare is which part of the timeout a policy gets, so that one slow policy leaves time for the others.
+// policyTimeShare is which part of the timeout a policy gets at most, so that one slow policy leaves time for the others. How
+// several slow ones do is in shares.
 const policyTimeShare = 4
 
 // AllNamespaces among Options.PlatformNamespaces stands for every namespace: a cluster with a single tenant.

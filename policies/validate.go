@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/internal/celenv"
@@ -30,10 +31,11 @@ func (s *Set) decide(ctx context.Context, q question) Decision {
 	evaluation := celenv.NewEvaluation(ctx, values, len(candidates))
 	var decision Decision
 	observer := s.watcher()
-	for _, p := range candidates {
+	most := s.shares(ctx, len(candidates))
+	for i, p := range candidates {
 		end := observer.Begin(p.name, q.target)
 		spent := evaluation.Spent()
-		said := s.judge(ctx, p, q, evaluation)
+		said := s.judge(ctx, most(len(candidates)-i), p, q, evaluation)
 		end(evaluation.Spent() - spent)
 		for _, f := range said.findings {
 			if f.failed {
@@ -53,9 +55,19 @@ func (s *Set) decide(ctx context.Context, q question) Decision {
 // ruleParams is in the place of the rule if a policy has no parameters.
 const ruleParams = "paramRef"
 
-// judge is what p has to say about q, with each of its parameters.
-func (s *Set) judge(ctx context.Context, p *policy, q question, evaluation *celenv.Evaluation) verdict {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout/policyTimeShare)
+// shares tells how long a policy may take when so many are left of all, itself included. Half of the time is divided among all
+// in equal parts, so that none is left without because of others; the rest is for those who come first, a quarter each at most.
+func (s *Set) shares(ctx context.Context, all int) func(left int) time.Duration {
+	end, _ := ctx.Deadline()
+	reserved := time.Until(end) / time.Duration(2*all)
+	return func(left int) time.Duration {
+		return min(s.timeout/policyTimeShare, time.Until(end)-reserved*time.Duration(left-1))
+	}
+}
+
+// judge is what p has to say about q, with each of its parameters, within the time most.
+func (s *Set) judge(ctx context.Context, most time.Duration, p *policy, q question, evaluation *celenv.Evaluation) verdict {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	if p.unusable != nil {
 		return verdict{findings: []finding{p.failure("policy", "is not usable: "+celenv.OneMessage(p.unusable.Error()))}}
