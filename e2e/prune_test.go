@@ -131,6 +131,25 @@ func TestAnnotationKeepsAnObject(t *testing.T) {
 	}
 }
 
+// T-70: what the manifest said when it was applied counts, also if somebody takes the annotation off the live object and the
+// manifest is gone before it is put back.
+func TestAnnotationOfTheManifestOutlivesTheLiveOne(t *testing.T) {
+	n := shared(t).tenant(t)
+	kept := strings.Replace(configMap("kept", "1"), "{name: kept}", "{name: kept, annotations: {"+v1.AnnotationPrune+": disabled}}", 1)
+	first := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1"), "kept.yaml": kept})
+	n.stageSet(t, "app", oneStage("app"))
+	n.waitReady(t, "app", "app", first)
+	uid := n.uid(t, n.configMap("kept"))
+
+	n.patch(t, n.ref("app"), `{"spec":{"suspend":true}}`)
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True", v1.ReasonSuspended))
+	n.patch(t, n.configMap("kept"), `{"metadata":{"annotations":null}}`)
+	second := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.patch(t, n.ref("app"), `{"spec":{"suspend":false}}`)
+	n.waitReady(t, "app", "app", second)
+	n.unchanged(t, n.configMap("kept"), uid)
+}
+
 // What the spec says of prune now counts, not what it said when the stage was last written.
 func TestStageWithoutPruneKeepsWhatLeavesIt(t *testing.T) {
 	n := shared(t).tenant(t)

@@ -26,7 +26,7 @@ var threeStages = twoStages("app") + "- {name: three, path: three, sourceRef: {k
 
 // T-73, T-113: whatever kubectl is told, a stage goes when the one after it is gone, and not when its deletion has begun.
 func TestDeletionGoesThroughTheStagesInReverse(t *testing.T) {
-	for _, cascade := range []string{"background", "foreground"} {
+	for _, cascade := range []string{"background", "foreground", "orphan"} {
 		t.Run(cascade, func(t *testing.T) {
 			n := shared(t).tenant(t)
 			revision := n.source(t, "app", map[string]string{
@@ -340,4 +340,36 @@ func TestDeletedNamespaceDoesNotHang(t *testing.T) {
 	n.waitEventOnNamespace(t, "Warning", "Orphaned",
 		"because its namespace is being deleted: ConfigMap "+other.namespace+"/elsewhere")
 	other.unchanged(t, other.configMap("elsewhere"), uid)
+}
+
+// T-71: a release that brings the namespace that it is in leaves it, and everything else in it, where it is.
+func TestOwnNamespaceIsNotDeleted(t *testing.T) {
+	n := shared(t).tenant(t)
+	n.Apply(t, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: %[1]s}
+rules: [{apiGroups: [""], resources: [namespaces], resourceNames: [%[1]s], verbs: [get, patch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]`, n.namespace, deployer))
+	for _, kind := range []string{"ClusterRoleBinding", "ClusterRole"} {
+		n.deleteAfter(t, cluster.Ref("rbac.authorization.k8s.io/v1", kind, "", n.namespace))
+	}
+	own := cluster.Ref("v1", "Namespace", "", n.namespace)
+	uid := n.uid(t, own)
+	files := map[string]string{
+		"home.yaml": "{apiVersion: v1, kind: Namespace, metadata: {name: " + n.namespace + "}}\n", "a.yaml": configMap("a", "1"),
+	}
+	first := n.source(t, "app", files)
+	n.stageSet(t, "app", oneStage("app"))
+	n.waitReady(t, "app", "app", first)
+	n.delete(t, "app")
+	n.gone(t, "app")
+	n.waitEvent(t, "app", "Warning", v1.EventOrphaned, "because it would take the StageSet, or the product, with it: Namespace "+n.namespace)
+	n.absent(t, n.configMap("a"))
+	n.unchanged(t, own, uid)
 }

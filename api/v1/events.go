@@ -10,4 +10,8 @@ const (
 	// EventRecreating: objects were deleted to be made anew, because a field differs that cannot be changed, and
 	// conflictPolicy allows it.
 	EventRecreating = "Recreating"
+	// EventOrphaned: something stays in the cluster although it should have been deleted; the note says what, and why.
+	EventOrphaned = "Orphaned"
+	// EventInventoryLost: what was applied is not recorded any more; the note says how to find it.
+	EventInventoryLost = "InventoryLost"
 )

@@ -97,4 +97,8 @@ type InventoryEntry struct {
 	// renderedHash is a keyed hash (HMAC-SHA-256) of what was applied, so that it tells nothing about a Secret.
 	// +optional
 	RenderedHash string `json:"renderedHash,omitempty"`
+	// keep is true when what was applied had the annotation stages.metio.wtf/prune: disabled. The object is then never
+	// deleted, also if somebody has taken the annotation off it since.
+	// +optional
+	Keep bool `json:"keep,omitempty"`
 }

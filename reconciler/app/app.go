@@ -219,6 +219,7 @@ func assemble(
 			DefaultInterval:  options.DefaultInterval,
 			MaxTeardownWait:  options.MaxTeardownWait,
 			ApplyConcurrency: options.ApplyConcurrency,
+			Home:             options.Namespace,
 		},
 	}, nil
 }

@@ -228,6 +228,7 @@ func (w *writer) changeOf(ctx context.Context, object *preflight.Object, answer 
 		Entry: v1.InventoryEntry{
 			Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: key.Namespace, Name: key.Name,
 			UID: live.UID, ResourceVersion: live.ResourceVersion, Generation: live.Generation, RenderedHash: object.Hash(),
+			Keep: object.Keep(),
 		},
 		Health: live.Health,
 	}

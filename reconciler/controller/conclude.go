@@ -148,7 +148,7 @@ func (r *Reconciler) reportOrphans(ctx context.Context, snap *snapshot, lost tea
 		}
 		about = snap.namespace
 	}
-	r.Events.Eventf(about, nil, corev1.EventTypeWarning, "Orphaned", "Delete", "%s", note(message))
+	r.Events.Eventf(about, nil, corev1.EventTypeWarning, v1.EventOrphaned, "Delete", "%s", note(message))
 }
 
 // succeeded says what a run that succeeded did.

@@ -30,6 +30,8 @@ type Options struct {
 	// MaxTeardownWait is how long a deletion that is forbidden is tried before the StageSet is released with a list of what
 	// stays.
 	MaxTeardownWait time.Duration
+	// Home is the namespace that the reconciler itself lives in; empty if it lives in none.
+	Home string
 	// ApplyConcurrency bounds the requests of one release that are under way at once.
 	ApplyConcurrency int
 }
@@ -122,8 +124,10 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 		}
 	}
 	var err error
-	snap.book, err = r.Store.Open(ctx, &set)
-	return snap, err
+	if snap.book, err = r.Store.Open(ctx, &set); err != nil {
+		return nil, err
+	}
+	return snap, r.reportLost(ctx, snap)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, snap *snapshot) outcome {

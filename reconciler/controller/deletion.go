@@ -19,9 +19,6 @@ import (
 	"github.com/stageset/stageset/reconciler/teardown"
 )
 
-// pruningPause is when objects that are being deleted are looked at again.
-const pruningPause = time.Second
-
 // delete is a pass of a StageSet that is being deleted: it deletes what is in the inventories, in reverse, and then lets
 // go of them and of the StageSet.
 func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
@@ -38,6 +35,7 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	}
 	result := down.Everything(ctx, snap.book)
 	r.reportOrphans(ctx, snap, result.Orphans)
+	r.reportOrphans(ctx, snap, result.Spared)
 	if err := teardown.Keep(ctx, snap.book, result.Unseen); err != nil {
 		return interrupted(err)
 	}
@@ -47,7 +45,7 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	if err := result.Failure(v1.ReasonPermissionsMissing); err != nil {
 		return r.stuck(ctx, snap, result, failure.From(err))
 	}
-	return failed(failure.NewWaiting(v1.ReasonTerminating, pruningPause, "waits for the deletion of %s", result.WaitsFor()))
+	return failed(failure.NewWaiting(v1.ReasonTerminating, result.Pause, "waits for the deletion of %s", result.WaitsFor()))
 }
 
 // interrupted is the outcome of a deletion that something of our own keeps from going on.
@@ -98,9 +96,9 @@ func (r *Reconciler) teardown(snap *snapshot) teardown.Teardown {
 		Owner:       pipeline.Owner(snap.set),
 		Concurrency: r.Options.ApplyConcurrency,
 		Clock:       r.Clock,
-		Prune:       func(stage string, recorded bool) bool { return prunes(snap.set, stage, recorded) },
-		Timeout:     func(stage string) time.Duration { return stageTimeout(snap.set, stage) },
-		Patience:    &snap.memo.patience,
+		Prune:       func(stage string, recorded bool) bool { return prunes(snap.effective, stage, recorded) },
+		Timeout:     func(stage string) time.Duration { return stageTimeout(snap.effective, stage) },
+		Home:        r.Options.Home,
 	}
 }
 
@@ -187,7 +185,7 @@ func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) e
 	if err := r.Live.List(ctx, &sets, client.InNamespace(name.Namespace), itself); err != nil || len(sets.Items) > 0 {
 		return err
 	}
-	snap := &snapshot{set: set, book: book}
+	snap := &snapshot{set: set, effective: set, book: book}
 	if err := r.refreshNamespace(ctx, snap); err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/rules"
-	"github.com/stageset/stageset/reconciler/teardown"
 )
 
 // memory is what is kept between passes. All of it can be lost at any moment: it saves requests, it decides nothing.
@@ -46,13 +45,13 @@ type memo struct {
 	looping string
 	// review is kept because identity has the address of its policies: none that come later can get the same.
 	review *rules.Review
+	// lost are the stages whose inventories were last found to be lost.
+	lost []string
 	// failures counts the failures since the last pass that had none, or only waits, and since what is in latched changed.
 	failures int
 	latched  []string
 	// follows is what wakes the StageSet besides what its stored spec names; all.mu guards it.
 	follows []string
-	// patience is since when deletions are waited for.
-	patience teardown.Patience
 }
 
 // of is the memo of the StageSet with the UID; a new StageSet of the same name starts with an empty one.

@@ -38,7 +38,7 @@ var (
 	// orphanedObjects counts what stays in clusters although it should have been deleted.
 	orphanedObjects = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "stageset_orphaned_objects_total",
-		Help: "Objects that were left behind because nobody was left who could delete them.",
+		Help: "Objects that were left behind although they should have been deleted.",
 	})
 
 	// driftCorrected counts what others did to applied objects, and was undone.

@@ -232,6 +232,7 @@ func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Ru
 	defer Steps{Clock: r.Clock}.Begin("prune")()
 	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired())
 	r.reportOrphans(ctx, snap, result.Orphans)
+	r.reportOrphans(ctx, snap, result.Spared)
 	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {
 		return failed(err)
 	}
@@ -240,11 +241,10 @@ func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Ru
 	}
 	var ended outcome
 	if len(result.Waiting) > 0 {
-		ended.Kind, ended.again = status.Progressing, pruningPause
+		ended.Kind, ended.again = status.Progressing, result.Pause
 		ended.Message = "waits for the deletion of " + result.WaitsFor()
 		return ended
 	}
-	snap.memo.patience.Reset()
 	snap.memo.begun = false
 	ended.Kind, ended.Message = status.Succeeded, succeeded(run)
 	return ended

@@ -162,12 +162,18 @@ func (o *Object) Entry(recorded map[inventory.Key]v1.InventoryEntry) v1.Inventor
 	gvk := o.rendered.Desired.GroupVersionKind()
 	entry := v1.InventoryEntry{
 		Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: o.key.Namespace, Name: o.key.Name,
+		Keep: o.Keep(),
 	}
 	entry.UID = o.LiveUID()
 	if known, found := recorded[o.key]; found && (known.UID == entry.UID || known.UID == "") {
 		return o.refreshed(known)
 	}
 	return entry
+}
+
+// Keep is true when the object asks never to be deleted.
+func (o *Object) Keep() bool {
+	return o.rendered.Desired.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled
 }
 
 // refreshed has the numbers of a live object that a dry-run found to be as applied, so that the next pass need not ask

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,8 @@ type Outcome struct {
 	Kept []inventory.Key
 	// Waiting entries are being deleted; something else, such as a finalizer, has to let go first.
 	Waiting []inventory.Key
+	// Since is when the deletion of the last of Waiting began; zero when one of them has only just been asked for.
+	Since time.Time
 	// Failed entries could not be deleted.
 	Failed []Failure
 }
@@ -51,14 +54,21 @@ type Failure struct {
 // Done is true when nothing of the step is left to be deleted.
 func (o Outcome) Done() bool { return len(o.Waiting) == 0 && len(o.Failed) == 0 }
 
-// result is what became of one entry.
-type result int
+// fate is what became of one entry.
+type fate int
 
 const (
-	gone result = iota
+	gone fate = iota
 	kept
 	waiting
 )
+
+// result is the fate of an entry; since is when the deletion of one that waits began, zero if it has only just been asked
+// for.
+type result struct {
+	fate
+	since time.Time
+}
 
 // Run deletes the entries of one step, wave by wave from the last to the first, up to concurrency at once.
 func Run(ctx context.Context, target Target, owner ownership.Owner, step Step, concurrency int) Outcome {
@@ -88,11 +98,14 @@ func (o *Outcome) add(key inventory.Key, became result, err error) {
 	switch {
 	case err != nil:
 		o.Failed = append(o.Failed, Failure{Key: key, Err: err})
-	case became == gone:
+	case became.fate == gone:
 		o.Gone = append(o.Gone, key)
-	case became == kept:
+	case became.fate == kept:
 		o.Kept = append(o.Kept, key)
 	default:
+		if len(o.Waiting) == 0 || became.since.IsZero() || !o.Since.IsZero() && became.since.After(o.Since) {
+			o.Since = became.since
+		}
 		o.Waiting = append(o.Waiting, key)
 	}
 }
@@ -111,41 +124,54 @@ func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.
 	if meta.IsNoMatchError(err) {
 		// The version that it was applied in is no longer served; the object may still exist in another.
 		if gvk.Version, err = target.Version(ctx, gvk.GroupKind()); gvk.Version == "" {
-			return gone, err
+			return result{fate: gone}, err
 		}
 		live, err = target.Get(ctx, gvk, entry.Namespace, entry.Name)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return gone, nil
+		return result{fate: gone}, nil
 	case err != nil:
-		return waiting, err
+		return result{}, err
 	case !ours(live, owner, entry):
-		return gone, nil
-	case live.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled:
-		return kept, nil
+		return result{fate: gone}, nil
+	case entry.Keep, live.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled:
+		return result{fate: kept}, nil
 	case live.GetDeletionTimestamp() != nil:
-		return waiting, nil
+		return result{fate: waiting, since: askedAt(live)}, nil
 	}
 	options := tenant.DeleteOptions{UID: live.GetUID(), ResourceVersion: live.GetResourceVersion()}
 	deleted, err := target.Delete(ctx, gvk, entry.Namespace, entry.Name, options)
 	switch {
 	case apierrors.IsConflict(err):
 		// Somebody wrote it between our read and our delete; the next look decides anew.
-		return waiting, nil
+		return result{fate: waiting}, nil
 	case err != nil:
-		return waiting, err
+		return result{}, err
 	case deleted:
-		return gone, nil
+		return result{fate: gone}, nil
 	}
-	return waiting, nil
+	return result{fate: waiting}, nil
+}
+
+// askedAt is when the deletion of an object was asked for: its deletionTimestamp is that and the grace period.
+func askedAt(live *unstructured.Unstructured) time.Time {
+	at := live.GetDeletionTimestamp().Time
+	if grace := live.GetDeletionGracePeriodSeconds(); grace != nil {
+		at = at.Add(-time.Duration(*grace) * time.Second)
+	}
+	return at
 }
 
 // ours is true when the live object is the one that the entry names, and we have applied it. An entry without a
 // resourceVersion was written ahead of an apply whose answer never came: the UID, if it has one, is that of an object which
-// was there before and may never have become ours. Then our manager's entry in managedFields decides.
+// was there before and may never have become ours. Then our manager's entry in managedFields decides. An object that another
+// StageSet has applied since, which an inventory from a backup may name, is that one's.
 func ours(live *unstructured.Unstructured, owner ownership.Owner, entry v1.InventoryEntry) bool {
 	if entry.UID != "" && entry.UID != live.GetUID() {
+		return false
+	}
+	if other, stamped := ownership.Of(live); stamped && other != owner && ownership.Manages(live, other.FieldManager()) {
 		return false
 	}
 	return entry.UID != "" && entry.ResourceVersion != "" || ownership.Manages(live, owner.FieldManager())

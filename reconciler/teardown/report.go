@@ -20,7 +20,7 @@ const maxNamed = 20
 // Orphans are objects that stay in the cluster although they should be deleted.
 type Orphans struct {
 	Keys []inventory.Key
-	// Why completes "leaves behind what it applied, because …".
+	// Why completes "… leaves behind what it applied, because …".
 	Why string
 }
 

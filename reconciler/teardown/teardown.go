@@ -5,8 +5,10 @@ package teardown
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -33,30 +35,11 @@ type Teardown struct {
 	// Prune says whether what left a stage, by name, is deleted; recorded is what the stage's prune was when it was last
 	// written.
 	Prune func(stage string, recorded bool) bool
-	// Timeout is how long the deletion of a stage, by name, may take before the next one no longer waits for it.
+	// Timeout is how long the deletion of a stage, by name, may take before the next one no longer waits for it. It counts
+	// from when the deletion of the last of its objects was asked for, so that no process has to remember it.
 	Timeout func(stage string) time.Duration
-	// Patience is kept between passes.
-	Patience *Patience
-}
-
-// Patience remembers since when the deletion of stages is waited for. Its zero value is ready; losing it gives every
-// stage its timeout again.
-type Patience struct {
-	since map[inventory.ID]time.Time
-}
-
-// Reset forgets everything: nothing is waited for any more.
-func (p *Patience) Reset() { clear(p.since) }
-
-// first is when the deletion of a stage was first waited for.
-func (p *Patience) first(id inventory.ID, now time.Time) time.Time {
-	if p.since == nil {
-		p.since = map[inventory.ID]time.Time{}
-	}
-	if _, known := p.since[id]; !known {
-		p.since[id] = now
-	}
-	return p.since[id]
+	// Home is the namespace that the reconciler itself lives in.
+	Home string
 }
 
 // Result says what became of the leftovers. Everything that is neither unseen nor an orphan is gone or meant to be kept.
@@ -65,8 +48,12 @@ type Result struct {
 	Unseen map[inventory.Key]bool
 	// Waiting are those of them that are being deleted.
 	Waiting []inventory.Key
+	// Pause is when to look at those again.
+	Pause time.Duration
 	// Orphans stay in the cluster although they should be deleted, because the account that could delete them is gone.
 	Orphans Orphans
+	// Spared stay in the cluster too, because deleting them would delete far more than what was applied.
+	Spared Orphans
 	// Failed are the objects that could not be deleted.
 	Failed []prune.Failure
 
@@ -106,6 +93,18 @@ func (t Teardown) Outside(book *store.Book) Orphans {
 	return lost
 }
 
+// spared is true for what is never deleted, whoever applied it: the namespaces of the StageSet and of the reconciler, and
+// the CRDs of the product, with which all StageSets and inventories would go (T-71).
+func (t Teardown) spared(key inventory.Key) bool {
+	switch key.GroupKind() {
+	case schema.GroupKind{Kind: "Namespace"}:
+		return key.Name == t.Owner.Namespace || key.Name == t.Home
+	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
+		return strings.HasSuffix(key.Name, "."+v1.GroupVersion.Group)
+	}
+	return false
+}
+
 // Keep takes out of the book whatever is not in unseen, and removes inventories that hold nothing any more.
 func Keep(ctx context.Context, book *store.Book, unseen map[inventory.Key]bool) error {
 	for _, record := range inventory.Shrink(book.Records(), nil, unseen) {
@@ -133,8 +132,16 @@ func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Resul
 	result := Result{
 		Unseen: map[inventory.Key]bool{}, entries: map[inventory.Key]int{},
 		Orphans: Orphans{Why: "the account that applied them is gone"},
+		Spared:  Orphans{Why: "it would take the StageSet, or the product, with it"},
 	}
-	leftovers = t.pruned(leftovers)
+	leftovers = slices.DeleteFunc(t.pruned(leftovers), func(leftover inventory.Leftover) bool {
+		key := inventory.EntryKey(leftover.Entry)
+		if !t.spared(key) {
+			return false
+		}
+		result.Spared.Keys = append(result.Spared.Keys, key)
+		return true
+	})
 	for _, leftover := range leftovers {
 		result.Unseen[inventory.EntryKey(leftover.Entry)] = true
 		result.entries[inventory.EntryKey(leftover.Entry)]++
@@ -164,12 +171,30 @@ func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) boo
 	for _, failed := range outcome.Failed {
 		result.fail(failed, account)
 	}
-	result.Waiting = append(result.Waiting, outcome.Waiting...)
 	if len(outcome.Waiting) == 0 {
 		return true
 	}
-	now := t.Clock.Now()
-	return now.Sub(t.Patience.first(step.Record, now)) > t.Timeout(step.Record.Stage)
+	var waited time.Duration
+	if !outcome.Since.IsZero() {
+		waited = t.Clock.Since(outcome.Since)
+	}
+	result.wait(outcome.Waiting, waited)
+	return waited > t.Timeout(step.Record.Stage)
+}
+
+// Pauses between two looks at what is being deleted.
+const (
+	minPause = time.Second
+	maxPause = 15 * time.Second
+)
+
+// wait notes objects that are being deleted. The longer it has taken, the less often they are looked at.
+func (r *Result) wait(keys []inventory.Key, waited time.Duration) {
+	pause := min(max((waited/4).Truncate(time.Second), minPause), maxPause)
+	if len(r.Waiting) == 0 || pause < r.Pause {
+		r.Pause = pause
+	}
+	r.Waiting = append(r.Waiting, keys...)
 }
 
 // fail notes an object that could not be deleted. If the account is gone, nobody can delete as it any more; and if it is

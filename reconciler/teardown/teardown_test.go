@@ -3,12 +3,14 @@ package teardown
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/prune"
 	"github.com/stageset/stageset/reconciler/tenant"
 )
@@ -56,5 +58,64 @@ func TestAnObjectIsSeenGoneOnlyForAllItsEntries(t *testing.T) {
 		if result.Unseen[key] != unseen {
 			t.Errorf("unseen %t, want %t", result.Unseen[key], unseen)
 		}
+	}
+}
+
+// T-71: nothing that the StageSet, or the product, lives in is deleted, whoever applied it.
+func TestWhatIsSpared(t *testing.T) {
+	crd := func(name string) inventory.Key {
+		return inventory.Key{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: name}
+	}
+	spared := []inventory.Key{
+		{Kind: "Namespace", Name: "team-a"}, {Kind: "Namespace", Name: "stageset-system"}, crd("stagesets.stages.metio.wtf"),
+	}
+	down := Teardown{
+		Owner: ownership.Owner{Namespace: "team-a", Name: "shop"}, Home: "stageset-system",
+		Prune: func(string, bool) bool { return true },
+	}
+	var leftovers []inventory.Leftover
+	for _, key := range spared {
+		leftovers = append(leftovers, inventory.Leftover{Entry: v1.InventoryEntry{Group: key.Group, Kind: key.Kind, Name: key.Name}})
+	}
+	result := down.run(t.Context(), leftovers)
+	if diff := cmp.Diff(spared, result.Spared.Keys); diff != "" {
+		t.Errorf("spared (-want +got):\n%s", diff)
+	}
+	if len(result.Unseen)+len(result.Failed)+len(result.Orphans.Keys) > 0 {
+		t.Errorf("they are tried, or stay in the inventory: %+v", result)
+	}
+	for _, key := range []inventory.Key{
+		{Kind: "Namespace", Name: "team-b"}, crd("widgets.example.com"), crd("notstages.metio.wtf"),
+		{Group: "example.com", Kind: "Namespace", Name: "team-a"},
+	} {
+		if down.spared(key) {
+			t.Errorf("%s is spared", key)
+		}
+	}
+}
+
+// What takes long is looked at less often, and what has only just begun soon.
+func TestPauseOfWhatIsBeingDeleted(t *testing.T) {
+	cases := map[string]struct {
+		waited []time.Duration // of one step after the other
+		want   time.Duration
+	}{
+		"just begun":            {waited: []time.Duration{0}, want: time.Second},
+		"a while":               {waited: []time.Duration{30 * time.Second}, want: 7 * time.Second},
+		"an hour":               {waited: []time.Duration{time.Hour}, want: 15 * time.Second},
+		"overdue, and the next": {waited: []time.Duration{time.Hour, 0}, want: time.Second},
+		"both for a while":      {waited: []time.Duration{20 * time.Second, time.Hour}, want: 5 * time.Second},
+		"nothing is waited for": {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var result Result
+			for _, waited := range tc.waited {
+				result.wait([]inventory.Key{{}}, waited)
+			}
+			if result.Pause != tc.want || len(result.Waiting) != len(tc.waited) {
+				t.Errorf("pause %s, want %s", result.Pause, tc.want)
+			}
+		})
 	}
 }
