@@ -7,12 +7,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
@@ -21,8 +22,9 @@ import (
 	"github.com/stageset/stageset/reconciler/source"
 )
 
-// maxViolations is how many violations a message lists before it counts.
-const maxViolations = 20
+// releaseTime bounds how long policies may look at the sources and objects of one release: what they have not decided by then,
+// their failurePolicy decides.
+const releaseTime = time.Minute
 
 // Review is what the policies say about one release, from the stored StageSet to its last object. It is for one pass and
 // not safe for concurrent use.
@@ -31,8 +33,10 @@ type Review struct {
 	verdicts  *verdicts
 	object    *unstructured.Unstructured
 	namespace *corev1.Namespace
-	denied    []string
-	warned    []string
+	denied    lines
+	warned    lines
+	// left is what is left of releaseTime.
+	left time.Duration
 	// about is the hash of what is the same for all stages; nil until it is needed.
 	about []byte
 	// params are those that have been logged.
@@ -52,7 +56,7 @@ func (p *Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *co
 		return nil, nil, fmt.Errorf("convert the StageSet: %w", err)
 	}
 	review := &Review{
-		set: set, verdicts: verdicts, object: &unstructured.Unstructured{Object: content}, namespace: namespace,
+		set: set, verdicts: verdicts, object: &unstructured.Unstructured{Object: content}, namespace: namespace, left: releaseTime,
 	}
 	review.object.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
 	in := policies.Input{Object: review.object, Namespace: namespace}
@@ -76,7 +80,20 @@ func (r *Review) Source(ctx context.Context, stage string, pin source.Pin) {
 	if !r.set.HasTarget(v1alpha1.TargetSource) {
 		return
 	}
+	ctx, done := r.timed(ctx)
+	defer done()
 	r.add(ctx, fmt.Sprintf("stage %s: %s: ", stage, pin), r.set.ValidateSource(ctx, r.input(stage, pin)))
+}
+
+// timed is ctx within the time that is left of the release's; done says that it is no longer used.
+func (r *Review) timed(ctx context.Context) (within context.Context, done func()) {
+	var clock clock.RealClock // that of contexts
+	end := clock.Now().Add(r.left)
+	within, cancel := context.WithDeadline(ctx, end)
+	return within, func() {
+		cancel()
+		r.left = end.Sub(clock.Now())
+	}
 }
 
 func (r *Review) input(stage string, pin source.Pin) policies.SourceInput {
@@ -102,7 +119,7 @@ func describe(object *unstructured.Unstructured) string {
 // add adds what the policies say about something, and returns what they warn of.
 func (r *Review) add(ctx context.Context, about string, decision policies.Decision) []string {
 	for _, violation := range decision.Denied {
-		r.denied = append(r.denied, about+violation.String())
+		r.denied.add(about + violation.String())
 	}
 	var warned []string
 	for _, violation := range decision.Warned {
@@ -113,12 +130,9 @@ func (r *Review) add(ctx context.Context, about string, decision policies.Decisi
 	return warned
 }
 
-// warn adds what is not said yet.
-func (r *Review) warn(lines []string) {
-	for _, line := range lines {
-		if !slices.Contains(r.warned, line) {
-			r.warned = append(r.warned, line)
-		}
+func (r *Review) warn(warned []string) {
+	for _, line := range warned {
+		r.warned.add(line)
 	}
 }
 
@@ -146,19 +160,11 @@ func (r *Review) Identity() string {
 
 // Err is a *failure.Error that lists all violations so far; nil if there are none.
 func (r *Review) Err() error {
-	if len(r.denied) == 0 {
+	if len(r.denied.kept) == 0 {
 		return nil
 	}
-	return failure.NewStalled(v1.ReasonPolicyViolation, "%s", list(r.denied))
+	return failure.NewStalled(v1.ReasonPolicyViolation, "%s", r.denied)
 }
 
 // Warnings is what the policies warn of, as part of a message; empty if they do not.
-func (r *Review) Warnings() string { return list(r.warned) }
-
-func list(lines []string) string {
-	shown := slices.Clone(lines[:min(len(lines), maxViolations)])
-	if more := len(lines) - maxViolations; more > 0 {
-		shown = append(shown, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(shown, "; ")
-}
+func (r *Review) Warnings() string { return r.warned.String() }

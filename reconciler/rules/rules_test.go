@@ -201,12 +201,38 @@ func TestNoValueOfASecretIsQuoted(t *testing.T) {
 }
 
 func TestAMessageListsTwentyAndCounts(t *testing.T) {
-	review := &Review{}
-	for range maxViolations + 3 {
-		review.denied = append(review.denied, "no")
+	review := admit(t, compile(t, noDefaultAccount), "deployer")
+	var objects []*unstructured.Unstructured
+	for i := range maxViolations + 3 {
+		objects = append(objects, object("v1", "ConfigMap", fmt.Sprintf("c%d", i)))
 	}
-	if got := review.Err().Error(); !strings.HasSuffix(got, "no; and 3 more") || strings.Count(got, "no;") != maxViolations {
+	for range 2 { // who says it again says nothing new
+		review.Manifests(t.Context(), "web", source.Pin{}, "default", rendered(objects...))
+	}
+	got := review.Err().Error()
+	if !strings.HasSuffix(got, "not as default; and 3 more") || strings.Count(got, "not as default;") != maxViolations {
 		t.Errorf("got %q", got)
+	}
+	if kept := len(review.denied.kept); kept != maxViolations {
+		t.Errorf("%d lines are kept", kept)
+	}
+}
+
+// However many objects a release has, its policies look at them for a bounded time: what is left is denied by failurePolicy.
+func TestTheTimeOfAReleaseIsBounded(t *testing.T) {
+	review := admit(t, compile(t, noDefaultAccount), "deployer")
+	review.left = 0
+	review.Manifests(t.Context(), "web", source.Pin{}, "deployer", rendered(object("v1", "ConfigMap", "late")))
+	if err := review.Err(); err == nil || !strings.Contains(err.Error(), "team-a/late: applier/named: cannot be evaluated") {
+		t.Errorf("got %v, want that the object was not evaluated in time", err)
+	}
+	timely := admit(t, compile(t, noDefaultAccount), "deployer")
+	timely.Manifests(t.Context(), "web", source.Pin{}, "deployer", rendered(object("v1", "ConfigMap", "early")))
+	if err := timely.Err(); err != nil {
+		t.Error(err)
+	}
+	if timely.left >= releaseTime {
+		t.Errorf("of %s, %s is left", releaseTime, timely.left)
 	}
 }
 

@@ -107,6 +107,8 @@ func (r *Review) Manifests(
 	if !r.set.HasTarget(v1alpha1.TargetManifest) {
 		return
 	}
+	ctx, done := r.timed(ctx)
+	defer done()
 	in := r.input(stage, pin)
 	key, ok := r.key(ctx, in, account, objects)
 	if ok {
@@ -136,7 +138,8 @@ type stageVerdict struct {
 
 func (v *stageVerdict) add(decision policies.Decision, warned []string) {
 	v.wrong = v.wrong || len(decision.Denied)+len(decision.Failed)+len(decision.Ignored) > 0
-	v.warned = append(v.warned, warned...)
+	v.warned = append(v.warned, warned[:min(len(warned), maxViolations+1-len(v.warned))]...)
 }
 
+// clean tells whether it can be remembered: nothing is wrong, and no more is warned of than is kept.
 func (v *stageVerdict) clean() bool { return !v.wrong && len(v.warned) <= maxViolations }
