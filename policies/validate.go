@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/internal/celenv"
 )
@@ -59,11 +61,14 @@ const ruleParams = "paramRef"
 // in equal parts, so that none is left without because of others; the rest is for those who come first, a quarter each at most.
 func (s *Set) shares(ctx context.Context, all int) func(left int) time.Duration {
 	end, _ := ctx.Deadline()
-	reserved := time.Until(end) / time.Duration(2*all)
+	reserved := until(end) / time.Duration(2*all)
 	return func(left int) time.Duration {
-		return min(s.timeout/policyTimeShare, time.Until(end)-reserved*time.Duration(left-1))
+		return min(s.timeout/policyTimeShare, until(end)-reserved*time.Duration(left-1))
 	}
 }
+
+// until is how long it is until the deadline of a context, which is one of the real clock.
+func until(deadline time.Time) time.Duration { return deadline.Sub(clock.RealClock{}.Now()) }
 
 // judge is what p has to say about q, with each of its parameters, within the time most.
 func (s *Set) judge(ctx context.Context, most time.Duration, p *policy, q question, evaluation *celenv.Evaluation) verdict {
