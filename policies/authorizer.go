@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/stageset/stageset/policies/internal/celenv"
 )
@@ -19,7 +21,12 @@ type Review func(ctx context.Context, review *authorizationv1.SubjectAccessRevie
 func NewAuthorizer(review Review) Authorizer {
 	return celenv.AuthorizerFunc(func(ctx context.Context, asked celenv.Check) (bool, string, error) {
 		question := newReview(asked)
-		if err := review(ctx, question); err != nil {
+		err := review(ctx, question)
+		if apierrors.IsForbidden(err) { // which names our account, and whoever reads this is no admin
+			logr.FromContextOrDiscard(ctx).Error(err, "asking for access")
+			return false, "", errors.New("asking for access: this installation may not, which whoever runs it has to repair")
+		}
+		if err != nil {
 			return false, "", fmt.Errorf("asking for access: %w", err)
 		}
 		status := question.Status

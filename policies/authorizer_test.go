@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
@@ -164,6 +167,18 @@ func TestChecksThatNobodyAnswers(t *testing.T) {
 	want = append(want, "spec: z/rule: is wrong")
 	if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
 		t.Errorf("denied (-want +got):\n%s", diff)
+	}
+}
+
+// TestChecksThatAreForbidden: what the API server says about our own account is not for who writes a StageSet.
+func TestChecksThatAreForbidden(t *testing.T) {
+	in := creating(stageSet(t, ""))
+	in.Authorizer = policies.NewAuthorizer(func(context.Context, *authorizationv1.SubjectAccessReview) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "subjectaccessreviews"}, "", errors.New("joe cannot create it"))
+	})
+	got := said(compile(t, rule(t, "p", "authorizer.path('/').check('get').allowed()", "")).Validate(t.Context(), in).Denied)
+	if text := strings.Join(got, "\n"); !strings.Contains(text, "this installation may not") || strings.Contains(text, "joe") {
+		t.Errorf("denied: %s", text)
 	}
 }
 

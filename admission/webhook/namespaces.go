@@ -6,6 +6,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -33,7 +34,8 @@ type Namespaces struct {
 	Cache, Live client.Reader
 }
 
-// Get returns the Namespace called name. An error means that neither the cache nor the API server would tell.
+// Get returns the Namespace called name. An error means that neither the cache nor the API server would tell; it is for the
+// log, and for who asks there is reason.
 func (n Namespaces) Get(ctx context.Context, name string) (*corev1.Namespace, error) {
 	key := types.NamespacedName{Name: name}
 	var namespace corev1.Namespace
@@ -44,6 +46,15 @@ func (n Namespaces) Get(ctx context.Context, name string) (*corev1.Namespace, er
 		return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
 	}
 	return &namespace, nil
+}
+
+// unread is err, which Get said of the Namespace called name, as whoever writes the StageSet may read it: not with what the
+// API server says about our account.
+func unread(err error, name string) string {
+	if apierrors.IsForbidden(err) {
+		return fmt.Sprintf("reading Namespace %s: this installation may not, which whoever runs it has to repair", name)
+	}
+	return err.Error()
 }
 
 // terminating asks the API server whether the Namespace called name is being deleted.

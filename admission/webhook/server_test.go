@@ -27,7 +27,9 @@ import (
 // judge are policies that only validate, as a test likes.
 type judge func(ctx context.Context) policies.Decision
 
-func (j judge) ValidateDefaulted(ctx context.Context, _ policies.Input) policies.Decision { return j(ctx) }
+func (j judge) ValidateDefaulted(ctx context.Context, _ policies.Input) policies.Decision {
+	return j(ctx)
+}
 
 func (judge) Defaults() bool { return true }
 

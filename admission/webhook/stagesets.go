@@ -64,7 +64,8 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 	}
 	var warnings []string
 	if in.Namespace, err = s.Namespaces.Get(ctx, request.Namespace); err != nil {
-		warnings = append(warnings, "some defaults may be missing: "+err.Error())
+		loggerOf(ctx, request).Error(err, "defaulted without the Namespace")
+		warnings = append(warnings, "some defaults may be missing: "+unread(err, request.Namespace))
 	}
 	defaulted, err := set.Default(ctx, in)
 	var failed policies.DefaultError
@@ -124,7 +125,7 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 	if err != nil {
 		// The rules that look at the namespace were decided by the failurePolicy of their policy; this says why.
 		loggerOf(ctx, request).Error(err, "validated without the Namespace")
-		response.Warnings = append(response.Warnings, err.Error())
+		response.Warnings = append(response.Warnings, unread(err, request.Namespace))
 	}
 	if log.FromContext(ctx).V(1).Enabled() {
 		logVerdict(loggerOf(ctx, request).V(1), response)

@@ -1,17 +1,24 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -106,6 +113,36 @@ func TestValidateWithoutTheNamespace(t *testing.T) {
 	if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], `reading Namespace nowhere: namespaces "nowhere" not found`) {
 		t.Errorf("warnings: %q", got.Warnings)
 	}
+}
+
+// TestOurAccountIsNotTold: what the API server says about our own account is for the log, and not for tenants.
+func TestOurAccountIsNotTold(t *testing.T) {
+	for name, ask := range map[string]func(*StageSets, context.Context, admission.Request) admission.Response{
+		"default": (*StageSets).Default, "validate": (*StageSets).Validate,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			logger := funcr.New(func(_, line string) { log.WriteString(line) }, funcr.Options{})
+			stageSets := newStageSets(t)
+			stageSets.Namespaces.Live = forbids{}
+			request := newRequest(t, "open", nil, stageSet(t, "spec: {interval: 1h}"))
+			got := ask(stageSets, ctrllog.IntoContext(t.Context(), logger), request)
+			warnings := strings.Join(got.Warnings, "\n")
+			if !strings.Contains(warnings, "reading Namespace open: this installation may not") || strings.Contains(warnings, "joe") {
+				t.Errorf("warnings: %q", warnings)
+			}
+			if !strings.Contains(log.String(), "joe cannot get") {
+				t.Errorf("the log does not say why: %s", log.String())
+			}
+		})
+	}
+}
+
+// forbids may read nothing.
+type forbids struct{ client.Reader }
+
+func (forbids) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, key.Name, errors.New("joe cannot get it"))
 }
 
 // P-28: a namespace that is being deleted waits for no rule, also when the cache has not heard of it.
