@@ -176,7 +176,9 @@ func TestChecksThatAreForbidden(t *testing.T) {
 	in.Authorizer = policies.NewAuthorizer(func(context.Context, *authorizationv1.SubjectAccessReview) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "subjectaccessreviews"}, "", errors.New("joe cannot create it"))
 	})
-	got := said(compile(t, rule(t, "p", "authorizer.path('/').check('get').allowed()", "")).Validate(t.Context(), in).Denied)
+	asks := rule(t, "p", "authorizer.path('/').check('get').allowed()", "")
+	asks.Spec.Validations[0].MessageExpression = "authorizer.path('/').check('get').error()"
+	got := said(compile(t, asks).Validate(t.Context(), in).Denied)
 	if text := strings.Join(got, "\n"); !strings.Contains(text, "this installation may not") || strings.Contains(text, "joe") {
 		t.Errorf("denied: %s", text)
 	}
