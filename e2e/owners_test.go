@@ -176,3 +176,26 @@ func TestObjectOfAVersionThatIsGoneIsApplied(t *testing.T) {
 	})
 	n.uid(t, n.configMap("a"))
 }
+
+// T-115: what a StageSet has applied is found with kubectl, by the labels that api.md promises, also where names are too long
+// for a label.
+func TestAppliedObjectsAreFoundWithKubectl(t *testing.T) {
+	n := shared(t).tenant(t)
+	long := strings.Repeat("long", 30)
+	revision := n.source(t, "app", map[string]string{"app.yaml": documents(configMap("a", "1"), configMap("b", "1"))})
+	n.stageSet(t, long, oneStage("app"))
+	n.waitReady(t, long, "app", revision)
+	n.Apply(t, strings.Replace(configMap("somebody-elses", "1"), "metadata: {", "metadata: {namespace: "+n.namespace+", ", 1))
+	selector := fmt.Sprintf("%s=%s,%s=%s,%s=app",
+		v1.LabelName, v1.LabelValue(long), v1.LabelNamespace, n.namespace, v1.LabelStage)
+	output, err := n.kubectl(t, "", "get", "configmaps", "-n", n.namespace, "-l", selector, "-o", "name")
+	if err != nil {
+		t.Fatal(err, output)
+	}
+	if diff := cmp.Diff("configmap/a\nconfigmap/b\n", output); diff != "" {
+		t.Errorf("kubectl finds (-want +got):\n%s", diff)
+	}
+	if got := n.live(t, n.configMap("a")).GetAnnotations()[v1.LabelName]; got != long {
+		t.Errorf("the annotation %s is %q, want the whole name", v1.LabelName, got)
+	}
+}

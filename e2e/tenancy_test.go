@@ -256,6 +256,7 @@ func TestMaliciousCommitIsRefusedAsAWhole(t *testing.T) {
 			want: []string{
 				"stage two: RoleBinding.rbac.authorization.k8s.io " + n.namespace + "/takeover (two/takeover.yaml:1): ",
 				"attempting to grant RBAC permissions not currently held",
+				"may write it, but only give what it has itself",
 			},
 		},
 	}

@@ -10,6 +10,13 @@ import (
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
+// Groups of kinds that others wait for.
+const (
+	rbacGroup       = "rbac.authorization.k8s.io"
+	crdGroup        = "apiextensions.k8s.io"
+	schedulingGroup = "scheduling.k8s.io"
+)
+
 // place is where in a release an object is rendered.
 type place struct {
 	stage, wave int

@@ -112,24 +112,6 @@ func TestDeferral(t *testing.T) {
 	}
 }
 
-func TestWavesPutWhatOthersNeedFirst(t *testing.T) {
-	webhook := "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: w}"
-	stages := release(t, nil, []string{webhook, pod, plain, binding, role, thing, crd, namespace})
-	order(stages)
-	stage := stages[0]
-	var got []string
-	for _, object := range stage.objects {
-		got = append(got, object.key.Kind)
-	}
-	want := []string{
-		"Namespace", "CustomResourceDefinition", "Role", "RoleBinding", "ConfigMap", "Pod", "Thing",
-		"ValidatingWebhookConfiguration",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
-}
-
 func TestIdentities(t *testing.T) {
 	got := strings.Join(slices.Sorted(slices.Values(identities("system:serviceaccount:team-a:deployer"))), " ")
 	want := "system:authenticated system:serviceaccount:team-a:deployer system:serviceaccounts system:serviceaccounts:team-a"

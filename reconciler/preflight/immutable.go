@@ -33,7 +33,8 @@ func (e *immutableError) Unwrap() error { return e.refusal }
 // stage's conflicts say happens: the object will be recreated, is left alone, or is an *immutableError. Every other refusal
 // stays what it is. The wording of a refusal does not count, since webhooks and policies word it as they like.
 func (c checker) resolve(ctx context.Context, object *Object, refusal error) error {
-	if !mayBeAboutChange(refusal) || apierrors.IsForbidden(refusal) && !c.stage.Problem(object, refusal).permitted(ctx) {
+	if !mayBeAboutChange(refusal) || apierrors.IsForbidden(refusal) &&
+		(object.key.Group == rbacGroup || !c.stage.Problem(object, refusal).permitted(ctx)) {
 		return refusal
 	}
 	desired := object.Desired()

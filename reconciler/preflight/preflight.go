@@ -86,10 +86,7 @@ type Object struct {
 	verified bool
 	waitsFor string
 	wave     int
-	// after are the objects of its stage that its annotation names.
-	after  []*Object
-	ranked bool
-	gate   bool
+	gate     bool
 	// recreate and kept are what became of an object that cannot be changed.
 	recreate, kept bool
 	// inherits is true when what others left on the live object has to be taken over first, and outdated when entries of its
@@ -116,9 +113,7 @@ func (o *Object) Wave() int { return o.wave }
 
 // Gate is true when no later wave may begin before the object is healthy: what a definition defines cannot be applied
 // before it is established, and an object may ask for another one by annotation.
-func (o *Object) Gate() bool {
-	return o.gate || o.key.GroupKind() == (schema.GroupKind{Group: crdGroup, Kind: "CustomResourceDefinition"})
-}
+func (o *Object) Gate() bool { return o.gate }
 
 // Changed is true when the object has to be written.
 func (o *Object) Changed() bool { return o.state != drift.Unchanged }

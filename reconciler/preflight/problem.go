@@ -106,6 +106,9 @@ func (p Problem) cause(ctx context.Context) cause {
 		return cause{reason: v1.ReasonApplyFailed, advice: "create it, or have the release render it in this stage or before"}
 	case apierrors.IsForbidden(p.err) && !p.permitted(ctx):
 		return cause{reason: v1.ReasonPermissionsMissing, advice: "a role has to allow it to " + p.stage.account}
+	case apierrors.IsForbidden(p.err) && p.object.key.Group == rbacGroup:
+		return cause{reason: v1.ReasonPermissionsMissing, advice: p.stage.account + " may write it, but only give what it has " +
+			"itself: give it the same permissions, or the verb bind or escalate on the role"}
 	case apierrors.IsForbidden(p.err):
 		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account + " has the permission: what refuses is a quota, a " +
 			"policy or another rule of the cluster; change the object, or have the rule changed"}
@@ -115,11 +118,8 @@ func (p Problem) cause(ctx context.Context) cause {
 }
 
 // permitted is true when the account has every permission that applying the object needs, so that a refusal is not about
-// permissions. What RBAC itself refuses, roles and bindings that give more than the account has, always is.
+// them.
 func (p Problem) permitted(ctx context.Context) bool {
-	if p.object.key.Group == rbacGroup {
-		return false
-	}
 	verbs := []string{"get", "patch"}
 	if p.object.live == nil {
 		verbs = append(verbs, "create")

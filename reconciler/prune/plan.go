@@ -8,7 +8,7 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/inventory"
-	"github.com/stageset/stageset/reconciler/preflight"
+	"github.com/stageset/stageset/reconciler/waves"
 )
 
 // Step is what is deleted together: entries of one stage, as one account.
@@ -70,16 +70,16 @@ func (s Step) waves() [][]v1.InventoryEntry {
 	byWave := map[int][]v1.InventoryEntry{}
 	var numbers []int
 	for _, entry := range s.Entries {
-		number := preflight.WaveOf(schema.GroupKind{Group: entry.Group, Kind: entry.Kind})
+		number := waves.OfKind(schema.GroupKind{Group: entry.Group, Kind: entry.Kind})
 		if byWave[number] == nil {
 			numbers = append(numbers, number)
 		}
 		byWave[number] = append(byWave[number], entry)
 	}
 	slices.SortFunc(numbers, func(a, b int) int { return b - a })
-	waves := make([][]v1.InventoryEntry, 0, len(numbers))
+	ordered := make([][]v1.InventoryEntry, 0, len(numbers))
 	for _, number := range numbers {
-		waves = append(waves, byWave[number])
+		ordered = append(ordered, byWave[number])
 	}
-	return waves
+	return ordered
 }
