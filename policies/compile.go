@@ -228,7 +228,12 @@ func (c *policyCompiler) validation(i int, v v1alpha1.Validation, names map[stri
 	c.policy.rules = append(c.policy.rules, compiled)
 }
 
+// auditAnnotations compiles list. There is no audit event where a release is decided: nothing is evaluated for one there.
 func (c *policyCompiler) auditAnnotations(list []v1alpha1.AuditAnnotation) {
+	if len(list) > 0 && c.policy.target != v1alpha1.TargetStageSet {
+		c.report("spec.auditAnnotations", fmt.Errorf("are for the target StageSet, not for %s, which no request is about", c.policy.target))
+		return
+	}
 	keys := map[string]bool{}
 	for i, a := range list {
 		field := fmt.Sprintf("spec.auditAnnotations[%s]", label(i, a.Key))

@@ -39,6 +39,12 @@ validations:
       nobody`, []string{
 			"policy p: spec.validations[r].expression: line 2, column 3: undeclared reference to 'nobody'",
 		}},
+		"annotations of no request": {`
+target: Manifest
+validations: [{name: r, message: m, expression: "true"}]
+auditAnnotations: [{key: a, valueExpression: "'b'"}]`, []string{
+			"policy p: spec.auditAnnotations: are for the target StageSet, not for Manifest, which no request is about",
+		}},
 		"names": {`
 matchConditions: [{name: c, expression: "true"}, {name: c, expression: "true"}]
 variables: [{name: v, expression: "1"}, {name: v, expression: "2"}]

@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,5 +116,18 @@ func TestReleaseWithoutFacts(t *testing.T) {
 	got := set.ValidateManifest(t.Context(), policies.ManifestInput{Object: object})
 	if diff := cmp.Diff(want, said(got.Denied)); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
+	}
+}
+
+// An annotation that fails denies no release: there is no audit event that it could be of.
+func TestAuditAnnotationsDenyNoRelease(t *testing.T) {
+	wrong := rule(t, "p", "true", `{target: Source, auditAnnotations: [{key: a, valueExpression: "string(stageSet.spec.none)"}]}`)
+	set, err := policies.Compile(t.Context(), []v1alpha1.StageSetPolicy{wrong}, policies.Options{})
+	var problems policies.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("got %v, want a problem", err)
+	}
+	if decision := set.ValidateSource(t.Context(), policies.SourceInput{StageSet: stageSet(t, ""), Stage: "web"}); len(decision.Denied) > 0 {
+		t.Errorf("denied: %q", said(decision.Denied))
 	}
 }

@@ -137,7 +137,8 @@ type StageSetPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Validations []Validation `json:"validations,omitempty"`
 
-	// auditAnnotations are added to the audit event of a request that the policy is evaluated on.
+	// auditAnnotations are added to the audit event of a request that the policy is evaluated on. They are for the target
+	// StageSet alone: nothing else is decided in a request.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
