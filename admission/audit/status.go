@@ -76,7 +76,7 @@ func (a *Auditor) assessText(ctx context.Context, policy *v1alpha1.StageSetPolic
 	}
 	results, err := policytest.Run(ctx, policy)
 	if err != nil {
-		return made // it does not compile, which is said elsewhere
+		return made // it does not compile, which is said elsewhere, or the process ends
 	}
 	made.tests = &v1alpha1.TestStatus{}
 	for _, result := range results {

@@ -29,7 +29,7 @@ func (r Result) Passed() bool { return len(r.Failures) == 0 }
 
 // Run runs the tests of policy, in order. Each is evaluated as a request: mutations first, then validations. A test stands
 // for itself, so that it says the same in every installation: its params and its tenant are the only ones. The error is
-// policies.Problems; a policy that does not compile is not tested.
+// policies.Problems; a policy that does not compile is not tested. When ctx ends, the error says how many tests were run.
 func Run(ctx context.Context, policy *v1alpha1.StageSetPolicy) ([]Result, error) {
 	options := policies.Options{}
 	if policy.Spec.ParamKind != nil {
@@ -38,11 +38,16 @@ func Run(ctx context.Context, policy *v1alpha1.StageSetPolicy) ([]Result, error)
 	if _, err := policies.Compile(ctx, []v1alpha1.StageSetPolicy{*policy}, options); err != nil {
 		return nil, err
 	}
+	sets := newSets(policy)
 	results := make([]Result, 0, len(policy.Spec.Tests))
 	for i := range policy.Spec.Tests {
 		test := &policy.Spec.Tests[i]
 		result := Result{Policy: policy.Name, Test: test.Name}
-		failures, err := run(ctx, policy, test)
+		failures, err := sets.run(ctx, test)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("there was time for %d of the %d tests of policy %s: %w",
+				i, len(policy.Spec.Tests), policy.Name, ctx.Err())
+		}
 		if err != nil {
 			failures = append(failures, err.Error())
 		}
@@ -53,7 +58,7 @@ func Run(ctx context.Context, policy *v1alpha1.StageSetPolicy) ([]Result, error)
 }
 
 // Check finds what is wrong with a policy that is about to be stored, as policies.Check does, and, if it compiles, also the
-// tests that it carries which do not pass. The error is policies.Problems.
+// tests that it carries which do not pass. The error is policies.Problems, or that of ctx if there was no time for that.
 func Check(ctx context.Context, policy *v1alpha1.StageSetPolicy, options policies.CheckOptions) (policies.Problems, error) {
 	warnings, err := policies.Check(ctx, policy, options)
 	if err != nil {
@@ -78,34 +83,17 @@ func Check(ctx context.Context, policy *v1alpha1.StageSetPolicy, options policie
 	return warnings, nil
 }
 
-func run(ctx context.Context, policy *v1alpha1.StageSetPolicy, test *v1alpha1.PolicyTest) ([]string, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("not run: %w", err)
-	}
-	// Tests say what their parameters are; those that say nothing have none.
-	options := policies.Options{Lookup: noParams{}}
-	if test.Tenant != nil && !*test.Tenant {
-		options.PlatformNamespaces = []string{policies.AllNamespaces}
-	}
-	params, err := decode("params", test.Params)
+// run runs a test, and says what came otherwise than expected.
+func (s *sets) run(ctx context.Context, test *v1alpha1.PolicyTest) ([]string, error) {
+	set, err := s.of(ctx, test)
 	if err != nil {
 		return nil, err
 	}
-	if params != nil {
-		options.Params = map[string]map[string]any{policy.Name: params}
-	}
-	if policy.Spec.ParamKind != nil {
-		// Whether an installation allows the kind is not for the test.
-		options.ParamResources = []v1alpha1.ParamKind{*policy.Spec.ParamKind}
-	}
-	set, err := policies.Compile(ctx, []v1alpha1.StageSetPolicy{*policy}, options)
-	if err != nil {
-		return nil, err
-	}
-	if policy.Spec.Target == "" || policy.Spec.Target == v1alpha1.TargetStageSet {
+	target := s.policy.Spec.Target
+	if target == "" || target == v1alpha1.TargetStageSet {
 		return runStageSet(ctx, set, test)
 	}
-	decision, err := judgeRelease(ctx, set, policy.Spec.Target, test)
+	decision, err := judgeRelease(ctx, set, target, test)
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +116,6 @@ func runStageSet(ctx context.Context, set *policies.Set, test *v1alpha1.PolicyTe
 	}
 	failures = append(failures, compareDefaulted(test, in.Object)...)
 	return append(failures, compareDecision(test, set.Validate(ctx, in))...), nil
-}
-
-// noParams has no parameters.
-type noParams struct{}
-
-// Params implements policies.ParamLookup.
-func (noParams) Params(context.Context, policies.ParamQuery) ([]*unstructured.Unstructured, error) {
-	return nil, nil
 }
 
 // compareDefaulted compares what the mutations made of the object. The annotation that records them is the engine's.
