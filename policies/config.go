@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -42,7 +43,8 @@ func (s *Switch) UnmarshalJSON(text []byte) error {
 // Config is the policy config (--policy-config): one file for all binaries, so that they cannot disagree. Its zero value is
 // the default: every namespace is a tenant's, every built-in rule is as its policy says.
 type Config struct {
-	// PlatformNamespaces lists the namespaces that are not tenants', by name; AllNamespaces alone is all of them.
+	// PlatformNamespaces lists the namespaces that are not tenants', by name; AllNamespaces alone is all of them. Unset is the
+	// one that the product runs in (see Within), and an empty list is none.
 	PlatformNamespaces []string `json:"platformNamespaces,omitempty"`
 	// Rules switches built-in rules, by name.
 	Rules map[string]Switch `json:"rules,omitempty"`
@@ -56,8 +58,8 @@ type Config struct {
 	NoCrossNamespaceRefs bool `json:"noCrossNamespaceRefs,omitempty"`
 	// ParamResources are the kinds that policies can have as parameters, never Secret; unset is DefaultParamResources.
 	ParamResources []v1alpha1.ParamKind `json:"paramResources,omitempty"`
-	// ReservedNamespaces are where tenants cannot apply anything, besides kube-system, kube-public and kube-node-lease: the
-	// release's own namespace.
+	// ReservedNamespaces are where tenants cannot apply anything, besides kube-system, kube-public, kube-node-lease and the
+	// namespace that the product runs in (see Within).
 	ReservedNamespaces []string `json:"reservedNamespaces,omitempty"`
 	// TrustedRequesters are names of users who the built-in author-may-use-service-account does not ask about: those that apply
 	// StageSets for others, such as a GitOps controller.
@@ -82,6 +84,21 @@ func LoadConfig(path string) (Config, error) {
 		return Config{}, fmt.Errorf("policy config %s: %w", path, err)
 	}
 	return config, nil
+}
+
+// Within is c of an installation that runs in namespace: no tenant can apply anything there, and unless the config says which
+// the platform namespaces are, it is the one. Nothing changes if namespace is empty, which means that it is not known.
+func (c Config) Within(namespace string) Config {
+	if namespace == "" {
+		return c
+	}
+	if c.PlatformNamespaces == nil {
+		c.PlatformNamespaces = []string{namespace}
+	}
+	if !slices.Contains(c.ReservedNamespaces, namespace) {
+		c.ReservedNamespaces = append(slices.Clip(c.ReservedNamespaces), namespace)
+	}
+	return c
 }
 
 func (c Config) validate() error {

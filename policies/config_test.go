@@ -121,3 +121,29 @@ func TestLoadConfigWithoutFile(t *testing.T) {
 		t.Error("a file that does not exist is no error")
 	}
 }
+
+// TestConfigWithin: where the product itself runs is the platform, unless the config says what is, and reserved in any case.
+func TestConfigWithin(t *testing.T) {
+	for name, test := range map[string]struct{ config, want policies.Config }{
+		"the default": {policies.Config{}, policies.Config{
+			PlatformNamespaces: []string{"own"}, ReservedNamespaces: []string{"own"},
+		}},
+		"another platform": {
+			policies.Config{PlatformNamespaces: []string{"ops"}, ReservedNamespaces: []string{"ops"}},
+			policies.Config{PlatformNamespaces: []string{"ops"}, ReservedNamespaces: []string{"ops", "own"}},
+		},
+		"no platform": {
+			policies.Config{PlatformNamespaces: []string{}, ReservedNamespaces: []string{"own"}},
+			policies.Config{PlatformNamespaces: []string{}, ReservedNamespaces: []string{"own"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.config.Within("own")); diff != "" {
+				t.Errorf("config (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.config, test.config.Within("")); diff != "" {
+				t.Errorf("config of who knows no namespace (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -27,7 +27,7 @@ type rules struct {
 
 // loadRules reads the policy config and compiles the built-in policies under it.
 func loadRules(ctx context.Context, options *Options) (rules, error) {
-	set, check, err := builtin.Load(ctx, options.PolicyConfig)
+	set, check, err := builtin.Load(ctx, options.PolicyConfig, options.Namespace)
 	return rules{builtIn: set, check: check}, err
 }
 

@@ -87,12 +87,14 @@ func Compile(ctx context.Context, config policies.Config) (*policies.Set, error)
 }
 
 // Load reads the policy config of a program (--policy-config; see policies.LoadConfig) and compiles the built-in policies as
-// it sets them. The options are what policies are checked with that are stored beside them. An error names the flag.
-func Load(ctx context.Context, path string) (*policies.Set, policies.CheckOptions, error) {
+// it sets them, within the namespace that the program runs in. The options are what policies are checked with that are stored
+// beside them. An error names the flag.
+func Load(ctx context.Context, path, namespace string) (*policies.Set, policies.CheckOptions, error) {
 	config, err := policies.LoadConfig(path)
 	if err != nil {
 		return nil, policies.CheckOptions{}, fmt.Errorf("--policy-config: %w", err)
 	}
+	config = config.Within(namespace)
 	set, err := Compile(ctx, config)
 	if err != nil {
 		return nil, policies.CheckOptions{}, fmt.Errorf("--policy-config: compiling the built-in policies: %w", err)

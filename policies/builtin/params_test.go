@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
@@ -91,4 +92,29 @@ func TestConfigured(t *testing.T) {
 	if want := len(load(t)) - 1; len(got) != want {
 		t.Errorf("%d policies, want %d", len(got), want)
 	}
+}
+
+// TestOwnNamespace: without any config, nothing of a tenant goes to where the product runs, which is no tenant's.
+func TestOwnNamespace(t *testing.T) {
+	set, _, err := builtin.Load(t.Context(), "", "own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stored, denied := range map[string]bool{"tenant": true, "own": false} {
+		in := policies.ManifestInput{SourceInput: policies.SourceInput{StageSet: object(stored, "app"), Stage: "web"}}
+		in.Object = object("own", "a")
+		in.Object.SetAPIVersion("v1")
+		in.Object.SetKind("ConfigMap")
+		if got := set.ValidateManifest(t.Context(), in).Denied; (len(got) > 0) != denied {
+			t.Errorf("of a StageSet in %s: %v", stored, got)
+		}
+	}
+}
+
+// object is an object of a namespace.
+func object(namespace, name string) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{Object: map[string]any{}}
+	made.SetNamespace(namespace)
+	made.SetName(name)
+	return made
 }

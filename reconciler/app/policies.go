@@ -11,7 +11,7 @@ import (
 
 // addPolicies puts into the manager what watches the stored policies beside the built-in ones.
 func addPolicies(ctx context.Context, mgr manager.Manager, options *Options) (*store.Store, error) {
-	set, _, err := builtin.Load(ctx, options.PolicyConfig)
+	set, _, err := builtin.Load(ctx, options.PolicyConfig, options.Namespace)
 	if err != nil {
 		return nil, err
 	}
