@@ -123,7 +123,8 @@ func (i *installation) callWebhooks(b *testing.B, call bool) {
 		namespace = "nobody"
 	}
 	const path = "/webhooks/0/namespaceSelector/matchLabels/kubernetes.io~1metadata.name"
-	patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op": "replace", "path": %q, "value": %q}]`, path, namespace))
+	content := fmt.Appendf(nil, `[{"op": "replace", "path": %q, "value": %q}]`, path, namespace)
+	patch := client.RawPatch(types.JSONPatchType, content)
 	for _, kind := range []string{mutating, validating} {
 		if err := i.client.Patch(b.Context(), i.configuration(kind), patch); err != nil {
 			b.Fatal(err)
