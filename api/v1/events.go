@@ -4,6 +4,8 @@ package v1
 const (
 	// EventDriftCorrected: what somebody else did to applied objects was undone; the note names fields and field managers.
 	EventDriftCorrected = "DriftCorrected"
+	// EventDriftDetected: somebody else changed or deleted applied objects, and what was applied is not at hand to correct it.
+	EventDriftDetected = "DriftDetected"
 	// EventDriftLoop: drift came back in the same way whenever it was corrected; from now on it is corrected ever more seldom.
 	// The note names the fields and field managers.
 	EventDriftLoop = "DriftLoop"

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/reconciler/release"
+	"github.com/stageset/stageset/reconciler/pipeline"
 )
 
 // reportCorrected says what others did to objects that the pass has applied again, whatever comes of the rest of the pass.
 func (r *Reconciler) reportCorrected(
-	ctx context.Context, set *v1.StageSet, corrected release.Corrected, redact func(string) string,
+	ctx context.Context, set *v1.StageSet, corrected pipeline.Drifts, redact func(string) string,
 ) {
 	if corrected.Objects == 0 {
 		return

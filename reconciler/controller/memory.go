@@ -43,6 +43,11 @@ type memo struct {
 	// loops are what drifts again and again, and looping is what was last said of it.
 	loops   pipeline.Loops
 	looping string
+	// pins are what the last applied release was pinned to; nil if this process has not applied one. maintained is when it was
+	// last looked at while nothing newer could be applied, and detected is what was last said of drift that was left.
+	pins       pipeline.Pins
+	maintained time.Time
+	detected   string
 	// review is kept because identity has the address of its policies: none that come later can get the same.
 	review *rules.Review
 	// lost are the stages whose inventories were last found to be lost.
@@ -101,6 +106,11 @@ func (m *memo) hasBegun(content string, midway bool) bool {
 		m.content = content
 	}
 	return m.begun
+}
+
+// succeeded remembers what a release that is applied was pinned to.
+func (m *memo) succeeded(pins pipeline.Pins) {
+	m.begun, m.pins, m.detected = false, pins, ""
 }
 
 // keep remembers a run that waits, if all that wait fit into memory.

@@ -40,16 +40,14 @@ type candidate struct {
 func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 	set, review, err := r.Policies.Admit(ctx, snap.set, snap.namespace)
 	if err != nil {
-		snap.memo.drop()
-		return failed(err)
+		return r.held(ctx, snap, err)
 	}
 	snap.effective = set
 	snap.memo.follow(set, snap.set)
 	snap.known = append(snap.known, review.Identity())
 	pinned, err := r.Pipeline.Pin(ctx, set, review)
 	if err != nil {
-		snap.memo.drop()
-		return failed(err)
+		return r.held(ctx, snap, err)
 	}
 	snap.known = append(snap.known, pinned.Identity())
 	next := snap.memo.resume(candidate{
@@ -107,14 +105,20 @@ func failed(err error) outcome {
 	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
 }
 
+// held is the outcome of a pass that ended before anything could be applied: what runs, runs on.
+func (r *Reconciler) held(ctx context.Context, snap *snapshot, err error) outcome {
+	snap.memo.drop()
+	r.maintain(ctx, snap, failure.From(err))
+	return failed(err)
+}
+
 // advance begins a run, or goes on with the one that is kept, and carries it as far as it goes.
 func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate) outcome {
 	run := snap.memo.run
 	if run == nil {
 		var err error
 		if run, err = r.begin(ctx, snap, next); err != nil {
-			snap.memo.drop()
-			return failed(err)
+			return r.held(ctx, snap, err)
 		}
 	}
 	// Only a run that waits is kept; every other end starts anew.
@@ -141,7 +145,7 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 		ended.Kind = status.Progressing
 		ended.Message = fmt.Sprintf("stage %s waits for %s", progress.Name, progress.Health.ProgressingMessage())
 	default:
-		ended = r.finish(ctx, snap, run)
+		ended = r.finish(ctx, snap, run, next.pinned)
 	}
 	ended.Stages = run.Status(progress, ended.Kind == status.Failed)
 	return ended
@@ -228,7 +232,7 @@ func startedAt(set *v1.StageSet, name, digest string) time.Time {
 }
 
 // finish deletes what left the release and brings the inventories to what is.
-func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run) outcome {
+func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run, pinned pipeline.Pinned) outcome {
 	defer Steps{Clock: r.Clock}.Begin("prune")()
 	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired())
 	r.reportOrphans(ctx, snap, result.Orphans)
@@ -245,7 +249,7 @@ func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Ru
 		ended.Message = "waits for the deletion of " + result.WaitsFor()
 		return ended
 	}
-	snap.memo.begun = false
+	snap.memo.succeeded(pinned.Pins())
 	ended.Kind, ended.Message = status.Succeeded, succeeded(run)
 	return ended
 }

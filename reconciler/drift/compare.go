@@ -50,6 +50,25 @@ func Compare(rendered *unstructured.Unstructured, hash string, recorded v1.Inven
 	}
 }
 
+// Touched classifies an object of which only the inventory entry is at hand: Suspect is one that somebody has changed, whether
+// it matters or not.
+func Touched(recorded v1.InventoryEntry, live *Live) State {
+	switch {
+	case live == nil:
+		return Missing
+	case recorded.UID != live.UID:
+		return Replaced
+	case recorded.ResourceVersion == live.ResourceVersion:
+		return Unchanged
+	case !live.Managed:
+		return Disowned
+	case recorded.Generation != 0 && recorded.Generation == live.Generation:
+		return Unchanged
+	default:
+		return Suspect
+	}
+}
+
 // metadataHolds is true when the live metadata has everything that is rendered: changes of metadata do not count in the
 // generation.
 func metadataHolds(rendered *unstructured.Unstructured, live *Live) bool {

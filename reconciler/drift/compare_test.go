@@ -64,6 +64,34 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Without what was applied, everything that may matter is suspect.
+func TestTouched(t *testing.T) {
+	recorded := v1.InventoryEntry{UID: "1", ResourceVersion: "10", Generation: 2}
+	withoutGeneration := recorded
+	withoutGeneration.Generation = 0
+	cases := map[string]struct {
+		recorded v1.InventoryEntry
+		live     *Live
+		want     State
+	}{
+		"does not exist":      {recorded: recorded, want: Missing},
+		"another object":      {recorded: recorded, live: &Live{UID: "2", ResourceVersion: "10"}, want: Replaced},
+		"untouched":           {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Unchanged},
+		"only its status was": {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Managed: true}, want: Unchanged},
+		"its spec was":        {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "11", Generation: 3, Managed: true}, want: Suspect},
+		"a kind without generation was": {recorded: withoutGeneration, want: Suspect,
+			live: &Live{UID: "1", ResourceVersion: "11", Managed: true}},
+		"nobody says that we applied it": {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "11", Generation: 2}, want: Disowned},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Touched(tc.recorded, tc.live); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestSame(t *testing.T) {
 	object := func(resourceVersion, value string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{

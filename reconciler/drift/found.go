@@ -39,6 +39,9 @@ func (f Found) String() string {
 	case Disowned:
 		return f.Key.String() + ": the StageSet's entry in metadata.managedFields was removed"
 	}
+	if len(f.Paths) == 0 {
+		return f.Key.String() + " was changed"
+	}
 	fields := f.fields()
 	if len(f.Managers) > 0 {
 		fields += " (set by " + strings.Join(f.Managers, ", ") + ")"

@@ -32,34 +32,38 @@ type Loops = preflight.Loops
 func (p *Pipeline) Prepare(
 	ctx context.Context, set *v1.StageSet, pinned Pinned, review Review, past Past,
 ) (preflight.Cleared, error) {
-	built, err := p.build(ctx, set, pinned)
+	in, err := p.compose(ctx, set, pinned, review)
 	if err != nil {
 		return preflight.Cleared{}, err
 	}
-	if err := build.Duplicates(built); err != nil {
-		return preflight.Cleared{}, err
-	}
-	stages, err := p.stamp(set, pinned, built)
-	if err != nil {
-		return preflight.Cleared{}, err
-	}
-	if err := p.review(ctx, pinned, stages, review); err != nil {
-		return preflight.Cleared{}, err
-	}
-	if err := refuseMassPrune(set, pinned, stages, past.Records); err != nil {
+	if err := refuseMassPrune(set, pinned, in.Stages, past.Records); err != nil {
 		return preflight.Cleared{}, err
 	}
 	defer p.step("preflight")()
-	recorded := Recorded(past.Records)
-	repeat(set, stages, recorded)
-	return preflight.Check(ctx, preflight.Input{
-		Applier:     p.applier(set),
-		Recorded:    recorded,
-		Stages:      stages,
-		Size:        size(built),
-		Concurrency: p.Concurrency,
-		Loops:       past.Loops,
-	})
+	in.Recorded, in.Loops = Recorded(past.Records), past.Loops
+	repeat(set, in.Stages, in.Recorded)
+	return preflight.Check(ctx, in)
+}
+
+// compose fetches and builds all stages, and has every object reviewed: what the preflight is about.
+func (p *Pipeline) compose(ctx context.Context, set *v1.StageSet, pinned Pinned, review Review) (preflight.Input, error) {
+	built, err := p.build(ctx, set, pinned)
+	if err != nil {
+		return preflight.Input{}, err
+	}
+	if err := build.Duplicates(built); err != nil {
+		return preflight.Input{}, err
+	}
+	stages, err := p.stamp(set, pinned, built)
+	if err != nil {
+		return preflight.Input{}, err
+	}
+	if err := p.review(ctx, pinned, stages, review); err != nil {
+		return preflight.Input{}, err
+	}
+	return preflight.Input{
+		Applier: p.applier(set), Stages: stages, Size: size(built), Concurrency: p.Concurrency,
+	}, nil
 }
 
 // applier applies for a StageSet.

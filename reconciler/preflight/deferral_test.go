@@ -55,7 +55,7 @@ func release(t *testing.T, settled []string, stages ...[]string) []ClearedStage 
 			stage.Objects = append(stage.Objects, Rendered{Desired: object(t, manifest), Hash: manifest})
 		}
 		next := ClearedStage{name: stage.Name, account: stage.Account}
-		next.classify(stage.Objects, recorded, snapshot)
+		next.classify(Input{Recorded: recorded}, stage.Objects, snapshot)
 		cleared = append(cleared, next)
 	}
 	return cleared

@@ -70,6 +70,8 @@ type Input struct {
 	Size int64
 	// Concurrency bounds the dry-runs that are under way at once.
 	Concurrency int
+	// Applied leaves out whatever was not applied as it is rendered: what is left can only have drifted.
+	Applied bool
 	// Loops remembers what drifts again and again; nil if nobody does.
 	Loops *Loops
 }
@@ -244,6 +246,9 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 		return Cleared{}, err
 	}
 	problems := append(order(stages), repeated(stages)...)
+	if in.Applied {
+		problems = nil // it was applied as it is, and what an object depends on may have been left out
+	}
 	deferObjects(stages)
 	refused, err := dryRun(ctx, in, stages)
 	if err != nil {
@@ -274,7 +279,7 @@ func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
 			}
 			snapshots[stage.account] = snapshot
 		}
-		stage.classify(in.Stages[i].Objects, in.Recorded, snapshot)
+		stage.classify(in, in.Stages[i].Objects, snapshot)
 	}
 	return stages, nil
 }
@@ -314,15 +319,17 @@ func (o *Object) compare(recorded v1.InventoryEntry) {
 }
 
 // classify makes the stage's objects of what it renders.
-func (s *ClearedStage) classify(
-	objects []Rendered, recorded map[inventory.Key]v1.InventoryEntry, snapshot drift.Snapshot,
-) {
+func (s *ClearedStage) classify(in Input, objects []Rendered, snapshot drift.Snapshot) {
 	for _, rendered := range objects {
 		object := &Object{rendered: rendered, key: inventory.KeyOf(rendered.Desired)}
+		recorded := in.Recorded[object.key]
+		if in.Applied && recorded.RenderedHash != rendered.Hash {
+			continue
+		}
 		if live, found := snapshot[object.key]; found {
 			object.live = &live
 		}
-		object.compare(recorded[object.key])
+		object.compare(recorded)
 		s.objects = append(s.objects, object)
 	}
 	slices.SortStableFunc(s.objects, byWave)

@@ -2,10 +2,7 @@ package release
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"slices"
-	"strings"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/apply"
@@ -14,35 +11,26 @@ import (
 	"github.com/stageset/stageset/reconciler/preflight"
 )
 
-// Corrected is what others did to objects that a run has since applied again.
-type Corrected struct {
-	// Objects is how many.
-	Objects int
-	// First is one of them.
-	First inventory.Key
-	// Text names five of them, with fields and field managers, and counts the others. It has no values.
-	Text string
-}
-
 // maxDrifted is how many objects a text names before it counts.
 const maxDrifted = 5
 
-// Corrected is what was corrected since it was last asked.
-func (r *Run) Corrected() Corrected {
-	objects := r.corrected
+// Corrected is what others did to objects that the run has applied again since it was last asked.
+func (r *Run) Corrected() preflight.Drifts {
+	corrected := r.corrected
 	r.corrected = nil
-	if len(objects) == 0 {
-		return Corrected{}
+	return preflight.DriftsOf(corrected)
+}
+
+// Correct writes the drifted objects of all stages and no other, and decides nothing.
+func (r *Run) Correct(ctx context.Context, book *store.Book) error {
+	for _, stage := range r.stages {
+		for stage.state.Drifted > 0 && stage.state.Barrier.Healthy() {
+			if err := r.correct(ctx, book, stage); err != nil {
+				return err
+			}
+		}
 	}
-	slices.SortFunc(objects, func(a, b *preflight.Object) int { return inventory.Compare(a.Key(), b.Key()) })
-	var parts []string
-	for _, object := range objects[:min(len(objects), maxDrifted)] {
-		parts = append(parts, object.Drift().String())
-	}
-	if more := len(objects) - maxDrifted; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
-	return Corrected{Objects: len(objects), First: objects[0].Key(), Text: strings.Join(parts, "; ")}
+	return nil
 }
 
 // correct writes the drifted objects of a stage and no other.
