@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/stageset/stageset/policies"
@@ -84,7 +83,7 @@ func (w *watch) look() {
 	defer w.mu.Unlock()
 	w.missing = nil
 	if err != nil {
-		w.missing, w.missingUntil = w.unresolved(err), w.options.Clock.Now().Add(answerLife)
+		w.missing, w.missingUntil, w.unknown = w.unresolved(err), w.options.Clock.Now().Add(answerLife), true
 	} else {
 		w.served.CompareAndSwap(nil, found)
 	}
@@ -127,19 +126,13 @@ func (w *watch) ask(ctx context.Context, found *served, namespace string) ([]*un
 	if w.changes != asked {
 		return objects, err
 	}
-	if len(w.answers) >= maxAnswers {
-		clear(w.answers)
-	}
-	w.answers[namespace] = answer{until: now.Add(answerLife), objects: objects, err: err}
+	w.keep(namespace, answer{until: now.Add(answerLife), objects: objects, bytes: weigh(objects), err: err})
 	return objects, err
 }
 
 // read reads the objects of a namespace from the API server.
 func (w *watch) read(ctx context.Context, found *served, namespace string) ([]*unstructured.Unstructured, error) {
-	var from dynamic.ResourceInterface = found.resource
-	if namespace != "" {
-		from = found.resource.Namespace(namespace)
-	}
+	from := found.in(namespace)
 	if w.name != "" {
 		object, err := from.Get(ctx, w.name, metav1.GetOptions{})
 		switch {
@@ -156,7 +149,11 @@ func (w *watch) read(ctx context.Context, found *served, namespace string) ([]*u
 	}
 	objects := make([]*unstructured.Unstructured, 0, len(list.Items))
 	for i := range list.Items {
+		list.Items[i].SetManagedFields(nil)
 		objects = append(objects, &list.Items[i])
+	}
+	if weigh(objects) > maxAnswerBytes {
+		return nil, errTooLarge
 	}
 	return sorted(objects), nil
 }

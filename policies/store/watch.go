@@ -29,10 +29,10 @@ type watch struct {
 	done    chan struct{}
 	// served is nil until the kind is known to be served.
 	served atomic.Pointer[served]
-	// followed tells run that the kind was served when it last looked.
-	followed bool
 
 	mu sync.Mutex
+	// unknown tells that it was not known how the objects are reached: what was judged then is to be judged again.
+	unknown bool
 	// looking is closed when it is known whether the kind is served; nil if nobody is looking. Until missingUntil it is not,
 	// because of missing.
 	looking      chan struct{}
@@ -56,7 +56,17 @@ type served struct {
 type answer struct {
 	until   time.Time
 	objects []*unstructured.Unstructured
-	err     error
+	// bytes is about how large they are.
+	bytes int
+	err   error
+}
+
+// in are the objects of a namespace; of all if it is empty, or the kind has none.
+func (s *served) in(namespace string) dynamic.ResourceInterface {
+	if namespace == "" || !s.namespaced {
+		return s.resource
+	}
+	return s.resource.Namespace(namespace)
 }
 
 func newWatch(s selection, options Options, changed func()) *watch {
@@ -108,16 +118,17 @@ func (w *watch) follow(ctx context.Context, logger logr.Logger) (bool, error) {
 	found, err := w.resolve()
 	if meta.IsNoMatchError(err) {
 		w.served.Store(nil)
-		w.followed = false
-		return false, w.notServed()
 	}
+	unknown := w.fail(err != nil)
 	if err != nil {
 		return false, w.unresolved(err)
 	}
 	w.served.Store(found)
-	if !w.followed {
-		w.followed = true
+	if unknown {
 		w.tell()
+	}
+	if err := w.fits(ctx, found); err != nil {
+		return false, err
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -129,15 +140,7 @@ func (w *watch) follow(ctx context.Context, logger logr.Logger) (bool, error) {
 		}
 		logger.Info("watching parameters of policies was interrupted", "error", err.Error())
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { w.tell() },
-		UpdateFunc: func(before, after any) {
-			if version(before) != version(after) { // after an interruption everything is told again
-				w.tell()
-			}
-		},
-		DeleteFunc: func(any) { w.tell() },
-	})
+	_, err = informer.AddEventHandler(w.handler(end))
 	err = errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(trouble))
 	if err != nil {
 		return false, err
@@ -152,6 +155,14 @@ func (w *watch) follow(ctx context.Context, logger logr.Logger) (bool, error) {
 		w.tell()
 	}
 	return synced, context.Cause(ctx)
+}
+
+// fail sets whether it is known how the objects are reached, and tells whether it was not.
+func (w *watch) fail(now bool) (before bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, w.unknown = w.unknown, now
+	return before
 }
 
 // tell says that the parameters may be others, and forgets what the API server said of them before.
