@@ -40,14 +40,16 @@ type candidate struct {
 func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 	set, review, err := r.Policies.Admit(ctx, snap.set, snap.namespace)
 	if err != nil {
-		return r.held(ctx, snap, err)
+		snap.memo.drop()
+		return failed(err).warned(review)
 	}
 	snap.effective = set
 	snap.memo.follow(set, snap.set)
 	snap.known = append(snap.known, review.Identity())
 	pinned, err := r.Pipeline.Pin(ctx, set, review)
 	if err != nil {
-		return r.held(ctx, snap, err)
+		snap.memo.drop()
+		return failed(err).warned(review)
 	}
 	snap.known = append(snap.known, pinned.Identity())
 	next := snap.memo.resume(candidate{
@@ -63,10 +65,8 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 		if snap.memo.looping != "" {
 			ended.Message += "; " + snap.memo.looping
 		}
-		if warnings := next.review.Warnings(); warnings != "" {
-			ended.Message += "; policies warn: " + warnings
-		}
 	}
+	ended = ended.warned(next.review)
 	for i := range ended.Stages {
 		ended.Stages[i].Revision = pinned.Stages[i].Pin.Revision
 		ended.Stages[i].Digest = pinned.Stages[i].Pin.Digest
@@ -105,11 +105,21 @@ func failed(err error) outcome {
 	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
 }
 
-// held is the outcome of a pass that ended before anything could be applied: what runs, runs on.
-func (r *Reconciler) held(ctx context.Context, snap *snapshot, err error) outcome {
-	snap.memo.drop()
-	r.maintain(ctx, snap, failure.From(err))
-	return failed(err)
+// warned is the outcome with what the policies warn of behind its message, whatever it is: who looks after policies finds there
+// whom they would refuse. It is the same from pass to pass as long as passes come as far.
+func (o outcome) warned(review *rules.Review) outcome {
+	warnings := review.Warnings()
+	if warnings == "" {
+		return o
+	}
+	if o.Failure == nil {
+		o.Message += "; policies warn: " + warnings
+		return o
+	}
+	failure := *o.Failure
+	failure.Err = fmt.Errorf("%w; policies warn: %s", failure.Err, warnings)
+	o.Failure = &failure
+	return o
 }
 
 // advance begins a run, or goes on with the one that is kept, and carries it as far as it goes.
@@ -118,7 +128,8 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 	if run == nil {
 		var err error
 		if run, err = r.begin(ctx, snap, next); err != nil {
-			return r.held(ctx, snap, err)
+			snap.memo.drop()
+			return failed(err)
 		}
 	}
 	// Only a run that waits is kept; every other end starts anew.

@@ -45,7 +45,8 @@ type Review struct {
 
 // Admit applies the defaulting policies to a copy of a stored StageSet and asks about the copy as a CREATE by nobody: a
 // webhook that was down, bypassed or younger than the object changes nothing about what may run. It returns the defaulted
-// StageSet; the error is a *failure.Error that lists every violation in the webhook's words.
+// StageSet; the error is a *failure.Error that lists every violation in the webhook's words, and the Review says what else there
+// is to warn of; it is nil if there is none.
 func (p *Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *corev1.Namespace) (
 	*v1.StageSet, *Review, error,
 ) {
@@ -66,7 +67,7 @@ func (p *Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *co
 	review.object = in.Object
 	review.add(ctx, "", set.Validate(ctx, in))
 	if err := review.Err(); err != nil {
-		return nil, nil, err
+		return nil, review, err
 	}
 	var defaulted v1.StageSet
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Object.Object, &defaulted); err != nil {
@@ -166,5 +167,10 @@ func (r *Review) Err() error {
 	return failure.NewStalled(v1.ReasonPolicyViolation, "%s", r.denied)
 }
 
-// Warnings is what the policies warn of, as part of a message; empty if they do not.
-func (r *Review) Warnings() string { return r.warned.String() }
+// Warnings is what the policies warn of, as part of a message; empty if they do not, or r is nil.
+func (r *Review) Warnings() string {
+	if r == nil {
+		return ""
+	}
+	return r.warned.String()
+}
