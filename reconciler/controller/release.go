@@ -40,16 +40,14 @@ type candidate struct {
 func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 	set, review, err := r.Policies.Admit(ctx, snap.set, snap.namespace)
 	if err != nil {
-		snap.memo.drop()
-		return failed(err).warned(review)
+		return r.held(ctx, snap, err).warned(review)
 	}
 	snap.effective = set
 	snap.memo.follow(set, snap.set)
 	snap.known = append(snap.known, review.Identity())
 	pinned, err := r.Pipeline.Pin(ctx, set, review)
 	if err != nil {
-		snap.memo.drop()
-		return failed(err).warned(review)
+		return r.held(ctx, snap, err).warned(review)
 	}
 	snap.known = append(snap.known, pinned.Identity())
 	next := snap.memo.resume(candidate{
@@ -122,14 +120,20 @@ func (o outcome) warned(review *rules.Review) outcome {
 	return o
 }
 
+// held is the outcome of a pass that ended before anything could be applied: what runs, runs on.
+func (r *Reconciler) held(ctx context.Context, snap *snapshot, err error) outcome {
+	snap.memo.drop()
+	r.maintain(ctx, snap, failure.From(err))
+	return failed(err)
+}
+
 // advance begins a run, or goes on with the one that is kept, and carries it as far as it goes.
 func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate) outcome {
 	run := snap.memo.run
 	if run == nil {
 		var err error
 		if run, err = r.begin(ctx, snap, next); err != nil {
-			snap.memo.drop()
-			return failed(err)
+			return r.held(ctx, snap, err)
 		}
 	}
 	// Only a run that waits is kept; every other end starts anew.
