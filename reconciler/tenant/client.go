@@ -121,7 +121,8 @@ func (o DeleteOptions) propagation() *metav1.DeletionPropagation {
 }
 
 // Delete deletes the object. It is gone if the server says so or has no such object; it
-// is not if it still terminates, or if the answer leaves that open: look again.
+// is not if it still terminates, or if the answer leaves that open: look again. What a webhook or policy says that denies
+// the deletion of a Secret is not in the error.
 func (c *Client) Delete(
 	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options DeleteOptions,
 ) (gone bool, err error) {
@@ -145,7 +146,7 @@ func (c *Client) Delete(
 		return true, nil
 	}
 	if err != nil {
-		return false, err
+		return false, withholdDenial(err, gvk)
 	}
 	// A Status is the answer when nothing is left; an object that waits for finalizers or a grace period is returned itself.
 	// Some kinds are returned even when they are gone; that is left open.

@@ -32,6 +32,25 @@ func withholdSecret(err error, object *unstructured.Unstructured) error {
 	return &apierrors.StatusError{ErrStatus: *withheld}
 }
 
+// withholdDenial takes what an admission webhook or policy says out of an error about a Secret that is to be deleted: it was
+// shown the live Secret, may quote its values, and they are not among those that are known from a release. Which of them
+// refuses stays.
+func withholdDenial(err error, gvk schema.GroupVersionKind) error {
+	var status *apierrors.StatusError
+	if gvk.GroupKind() != (schema.GroupKind{Kind: "Secret"}) || !errors.As(err, &status) {
+		return err
+	}
+	for _, denied := range []string{" denied the request", " denied request"} { // by a webhook, by a policy
+		if who, _, found := strings.Cut(status.ErrStatus.Message, denied); found {
+			withheld := status.ErrStatus.DeepCopy()
+			withheld.Message = who + denied + "; what it says is withheld because it may quote values of the Secret"
+			withheld.Details = nil
+			return &apierrors.StatusError{ErrStatus: *withheld}
+		}
+	}
+	return err
+}
+
 // secretFault names the fields that are wrong as far as that can be told without the server.
 func secretFault(object *unstructured.Unstructured) string {
 	var wrong []string
