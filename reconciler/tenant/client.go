@@ -245,10 +245,11 @@ func (c *Client) ask(ctx context.Context, request *rest.Request, gvk schema.Grou
 
 // send waits for its turn, sends one request and returns the body of a good answer.
 func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error) {
-	if err := c.cluster.inFlight.Acquire(ctx, 1); err != nil {
+	done, err := c.cluster.turns.take(ctx, c.account.Namespace)
+	if err != nil {
 		return nil, err
 	}
-	defer c.cluster.inFlight.Release(1)
+	defer done()
 	bounded, cancel := context.WithTimeout(unlogged(ctx), c.cluster.timeout)
 	defer cancel()
 

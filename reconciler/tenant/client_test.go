@@ -77,7 +77,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 
 	var group sync.WaitGroup
 	ask := func(n int) {
-		client := clientFor(t, clients, tenant.Account{Namespace: "payments", Name: fmt.Sprintf("account-%d", n)})
+		client := clientFor(t, clients, tenant.Account{Namespace: fmt.Sprintf("team-%d", n), Name: "deployer"})
 		// The kinds are looked up before the server is full.
 		if _, _, err := client.Scope(t.Context(), configMap.GroupKind()); err != nil {
 			t.Fatal(err)
@@ -110,6 +110,44 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	if got := most.Load(); got != limit {
 		t.Errorf("%d requests were at the server at once, want %d", got, limit)
 	}
+}
+
+// I10, T-110: a tenant whose requests all hang, at a webhook of its own, say, leaves room for those of others.
+func TestANamespaceThatHangsLeavesRoomForOthers(t *testing.T) {
+	const limit, share = 8, 2
+	server := newFaulty(t)
+	arrived, release := make(chan struct{}, 2*limit), make(chan struct{})
+	server.serve = func(w http.ResponseWriter, r *http.Request, _ string) {
+		if strings.Contains(r.URL.Path, "/hanging/") {
+			arrived <- struct{}{}
+			<-release
+		}
+		answer(w, http.StatusOK, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app"}}`)
+	}
+	clients := newClients(t, tenant.Options{Config: server.config(), InFlight: limit})
+	other := clientFor(t, clients, tenant.Account{Namespace: "other", Name: "deployer"})
+	var group sync.WaitGroup
+	for n := range 2 * limit {
+		client := clientFor(t, clients, tenant.Account{Namespace: "hanging", Name: fmt.Sprintf("account-%d", n)})
+		group.Go(func() {
+			if _, err := client.Get(t.Context(), configMap, "hanging", "app"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range share {
+		<-arrived
+	}
+	bounded, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := get(bounded, other); err != nil {
+		t.Errorf("the request of another namespace: %v", err)
+	}
+	if more := len(arrived); more > 0 {
+		t.Errorf("%d requests of one namespace are at the server, want %d", share+more, share)
+	}
+	close(release)
+	group.Wait()
 }
 
 // A token goes to the server it is for and nowhere else.

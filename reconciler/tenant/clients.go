@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -55,13 +54,14 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Accounts is how many accounts' tokens are kept, the least recently used goes first; 0 is 4096.
 	Accounts int
-	// InFlight is how many requests of all accounts together may be at the target at once; 0 is 64.
+	// InFlight is how many requests of all accounts together may be at the target at once; 0 is 64. The accounts of one
+	// namespace have a quarter of it, and one at least.
 	InFlight int64
 	// RequestTimeout is how long a single request may take, also one for a token; 0 is 65 s.
 	RequestTimeout time.Duration
 }
 
-// Clients makes clients for the accounts of one cluster. They share a connection pool, a limit of requests in flight and
+// Clients makes clients for the accounts of one cluster. They share a connection pool, limits of requests in flight and
 // what is known about the kinds that the cluster serves. Safe for concurrent use.
 type Clients struct {
 	cluster *cluster
@@ -113,7 +113,7 @@ func (c *Clients) For(ctx context.Context, account Account) (*Client, error) {
 type cluster struct {
 	config    *rest.Config
 	transport http.RoundTripper
-	inFlight  *semaphore.Weighted
+	turns     *turns
 	timeout   time.Duration
 	kinds     *kinds
 }
@@ -130,7 +130,7 @@ func newCluster(opts Options) (*cluster, error) {
 	return &cluster{
 		config:    config,
 		transport: transport,
-		inFlight:  semaphore.NewWeighted(opts.InFlight),
+		turns:     newTurns(opts.InFlight),
 		timeout:   opts.RequestTimeout,
 		kinds:     newKinds(opts.Clock),
 	}, nil
