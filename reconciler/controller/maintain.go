@@ -16,9 +16,11 @@ import (
 // applied because of the failure. What is not at hand to be applied again is looked at, and what others did to it is said. A
 // release that has begun to write is left to its own stages. Nothing of it changes how the pass ends.
 func (r *Reconciler) maintain(ctx context.Context, snap *snapshot, because *failure.Error) {
+	if snap.memo.begun || len(snap.book.Records()) == 0 {
+		return
+	}
 	now := r.Clock.Now()
-	since := now.Sub(snap.memo.maintained)
-	if snap.memo.begun || len(snap.book.Records()) == 0 || since < r.interval(snap.set) && !asked(snap.set) {
+	if now.Sub(snap.memo.maintained) < r.interval(snap.set) && !asked(snap.set) {
 		return
 	}
 	snap.memo.maintained = now

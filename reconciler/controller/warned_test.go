@@ -11,6 +11,7 @@ import (
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/rules"
 )
 
@@ -31,7 +32,9 @@ func TestReleaseWarnsOfWhatIsRefused(t *testing.T) {
 	}
 	r := &Reconciler{Policies: rules.New(func() *policies.Set { return compiled })}
 	set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: "team-a"}}
-	snap := &snapshot{set: set, namespace: &corev1.Namespace{}, memo: (&memory{}).of(client.ObjectKeyFromObject(set), "1")}
+	snap := &snapshot{
+		set: set, namespace: &corev1.Namespace{}, book: &store.Book{}, memo: (&memory{}).of(client.ObjectKeyFromObject(set), "1"),
+	}
 	for range 2 {
 		ended := r.release(t.Context(), snap)
 		if ended.Failure == nil || ended.Failure.Reason != v1.ReasonPolicyViolation {
