@@ -29,6 +29,13 @@ type Target interface {
 		err error)
 	// Version is a version that the kind is served in; empty if it is not served at all.
 	Version(ctx context.Context, kind schema.GroupKind) (string, error)
+	Rights
+}
+
+// Rights are the permissions of the account.
+type Rights interface {
+	// May says whether the account has the permission for a verb on an object.
+	May(ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string) (bool, error)
 }
 
 // Outcome says what became of the entries of one step. Keys are in stable order.
@@ -49,6 +56,8 @@ type Outcome struct {
 type Failure struct {
 	Key inventory.Key
 	Err error
+	// Denied is true when the account has the permission to delete it, and something else forbids it: a policy, or a webhook.
+	Denied bool
 }
 
 // Done is true when nothing of the step is left to be deleted.
@@ -64,10 +73,11 @@ const (
 )
 
 // result is the fate of an entry; since is when the deletion of one that waits began, zero if it has only just been asked
-// for.
+// for; denied is Failure.Denied.
 type result struct {
 	fate
-	since time.Time
+	since  time.Time
+	denied bool
 }
 
 // Run deletes the entries of one step, wave by wave from the last to the first, up to concurrency at once.
@@ -82,6 +92,7 @@ func Run(ctx context.Context, target Target, owner ownership.Owner, step Step, c
 		for _, entry := range wave {
 			group.Go(func() error {
 				became, err := remove(ctx, target, owner, entry)
+				became.denied = apierrors.IsForbidden(err) && permitted(ctx, target, entry)
 				mu.Lock()
 				defer mu.Unlock()
 				outcome.add(inventory.EntryKey(entry), became, err)
@@ -97,7 +108,7 @@ func Run(ctx context.Context, target Target, owner ownership.Owner, step Step, c
 func (o *Outcome) add(key inventory.Key, became result, err error) {
 	switch {
 	case err != nil:
-		o.Failed = append(o.Failed, Failure{Key: key, Err: err})
+		o.Failed = append(o.Failed, Failure{Key: key, Err: err, Denied: became.denied})
 	case became.fate == gone:
 		o.Gone = append(o.Gone, key)
 	case became.fate == kept:
@@ -152,6 +163,17 @@ func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.
 		return result{fate: gone}, nil
 	}
 	return result{fate: waiting}, nil
+}
+
+// permitted is true when the account has every permission that deleting the entry needs, so that a refusal is not about them.
+func permitted(ctx context.Context, target Rights, entry v1.InventoryEntry) bool {
+	for _, verb := range []string{"get", "delete"} {
+		allowed, err := target.May(ctx, verb, inventory.EntryGVK(entry), entry.Namespace, entry.Name)
+		if err != nil || !allowed {
+			return false
+		}
+	}
+	return true
 }
 
 // askedAt is when the deletion of an object was asked for: its deletionTimestamp is that and the grace period.

@@ -30,6 +30,8 @@ type answers struct {
 	objects map[string]*unstructured.Unstructured
 	errs    map[string]error
 	deleted []string
+	// lacks is a verb that the account has no permission for.
+	lacks string
 }
 
 func (a *answers) Get(_ context.Context, _ schema.GroupVersionKind, _, name string) (*unstructured.Unstructured, error) {
@@ -50,6 +52,10 @@ func (a *answers) Delete(
 	}
 	a.deleted = append(a.deleted, name)
 	return len(a.objects[name].GetFinalizers()) == 0, nil
+}
+
+func (a *answers) May(_ context.Context, verb string, _ schema.GroupVersionKind, _, _ string) (bool, error) {
+	return verb != a.lacks, nil
 }
 
 func (a *answers) Version(context.Context, schema.GroupKind) (string, error) { return "v1", nil }
@@ -158,4 +164,30 @@ func keys(names ...string) []inventory.Key {
 		keys = append(keys, inventory.EntryKey(applied(name)))
 	}
 	return keys
+}
+
+// T-74: what a policy denies is told apart from what the account may not do.
+func TestWhoForbidsADelete(t *testing.T) {
+	plain := object(func(*unstructured.Unstructured) {})
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
+	for name, tc := range map[string]struct {
+		err    error
+		lacks  string
+		denied bool
+	}{
+		"a policy":                              {err: forbidden, denied: true},
+		"the account has no right to delete":    {err: forbidden, lacks: "delete"},
+		"the account has no right to look":      {err: forbidden, lacks: "get"},
+		"nobody: the server does not delete it": {err: errors.New("no")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := &answers{
+				objects: map[string]*unstructured.Unstructured{"a": plain}, errs: map[string]error{"a": tc.err}, lacks: tc.lacks,
+			}
+			outcome := Run(t.Context(), target, shop, Step{Entries: []v1.InventoryEntry{applied("a")}}, 1)
+			if len(outcome.Failed) != 1 || outcome.Failed[0].Denied != tc.denied {
+				t.Errorf("failed %+v, want one, with Denied %t", outcome.Failed, tc.denied)
+			}
+		})
+	}
 }

@@ -45,7 +45,7 @@ func (r Result) Abandoned(why string) Orphans {
 func (r Result) WaitsFor() string { return names(r.Waiting) }
 
 // Failure is the result as a *failure.Error with the reason; nil if nothing failed. It is Stalled when all that is wrong are
-// missing permissions.
+// missing permissions. What a policy or a webhook denies is not among them: it is meant to stay, and may be let go later.
 func (r Result) Failure(reason string) error {
 	if len(r.Failed) == 0 {
 		return nil
@@ -53,11 +53,15 @@ func (r Result) Failure(reason string) error {
 	kind := failure.Stalled
 	texts := make([]string, 0, maxNamed+1)
 	for i, failed := range r.Failed {
-		if !apierrors.IsForbidden(failed.Err) {
+		text := failed.Key.String() + ": " + failed.Err.Error()
+		if failed.Denied {
+			text += " (the account has the permission: what refuses is a policy or another rule of the cluster)"
+		}
+		if failed.Denied || !apierrors.IsForbidden(failed.Err) {
 			kind = failure.Transient
 		}
 		if i < maxNamed {
-			texts = append(texts, failed.Key.String()+": "+failed.Err.Error())
+			texts = append(texts, text)
 		}
 	}
 	if more := len(r.Failed) - maxNamed; more > 0 {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
@@ -43,6 +45,30 @@ func TestObjectsThatCannotBeDeleted(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.orphans, result.Orphans.Keys); diff != "" {
 				t.Errorf("orphans (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// T-74: only what the account may not do is given up some day; what a policy or a webhook denies is meant to stay.
+func TestDeniedIsNotForbidden(t *testing.T) {
+	key := inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "a"}
+	forbidden := prune.Failure{Key: key, Err: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", nil)}
+	denied := forbidden
+	denied.Denied = true
+	for name, tc := range map[string]struct {
+		failed []prune.Failure
+		want   failure.Kind
+	}{
+		"forbidden":            {failed: []prune.Failure{forbidden, forbidden}, want: failure.Stalled},
+		"denied":               {failed: []prune.Failure{denied}, want: failure.Transient},
+		"forbidden and denied": {failed: []prune.Failure{denied, forbidden}, want: failure.Transient},
+		"no answer":            {failed: []prune.Failure{{Key: key, Err: errors.New("no")}}, want: failure.Transient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := failure.From(Result{Failed: tc.failed}.Failure(v1.ReasonPermissionsMissing))
+			if failed.Kind != tc.want {
+				t.Errorf("kind %v, want %v", failed.Kind, tc.want)
 			}
 		})
 	}
