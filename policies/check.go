@@ -59,6 +59,11 @@ func Check(ctx context.Context, policy *v1alpha1.StageSetPolicy, options CheckOp
 	if slices.Contains(options.BuiltIn, policy.Name) {
 		problems = append(problems, nameTaken(policy.Name))
 	}
+	constructed, err := compiled.unknownConstructed()
+	if err != nil {
+		return nil, err
+	}
+	problems = append(problems, constructed...)
 	misplaced, err := compiled.unknownFields()
 	if err != nil {
 		return nil, err
@@ -88,6 +93,29 @@ func (p *policy) unknownFields() (Problems, error) {
 				Policy: p.name, Field: fmt.Sprintf("spec.validations[%s].fieldPath", r.name),
 				Message: fmt.Sprintf("%q is not a field of StageSets", r.field),
 			})
+		}
+	}
+	return found, nil
+}
+
+// unknownConstructed are about fields that mutations set and StageSets do not have: each write that they are asked about would
+// be refused.
+func (p *policy) unknownConstructed() (Problems, error) {
+	var found Problems
+	for i, m := range p.mutations {
+		if m.Expression == nil {
+			continue
+		}
+		field := fmt.Sprintf("spec.mutations[%d].jsonPatch.expression", i)
+		if m.patchType == v1alpha1.PatchTypeApplyConfiguration {
+			field = fmt.Sprintf("spec.mutations[%d].applyConfiguration.expression", i)
+		}
+		issues, err := m.UnknownFields(schema.HasField)
+		if err != nil {
+			return nil, err
+		}
+		if len(issues) > 0 {
+			found = append(found, newProblems(p.name, field, issues)...)
 		}
 	}
 	return found, nil

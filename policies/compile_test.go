@@ -229,6 +229,21 @@ mutations:
 			"policy p: spec.validations[r].expression: line 1, column 21: undefined field 'url'",
 			"policy p: spec.validations[r].messageExpression: line 1, column 12: undefined field 'nothing'",
 		}},
+		"fields that are set and that StageSets do not have": {spec: `
+mutations:
+- patchType: ApplyConfiguration
+  applyConfiguration: {expression: "Object{spec: Object.spec{intervall: '1m', ?timeout: optional.of('1m')}}"}
+- patchType: ApplyConfiguration
+  applyConfiguration: {expression: "Object{metadata: Object.metadata{labels: {'a': 'b'}}}"}
+- patchType: JSONPatch
+  jsonPatch:
+    expression: >-
+      [JSONPatch{op: 'add', path: '/spec/suspended', value: true}, JSONPatch{op: 'add', path: '/spec/stages/0/path', value: '.'},
+      JSONPatch{op: 'add', path: '/metadata/annotations/a.b~1c', value: ''}, JSONPatch{op: 'test', path: '', value: {}}]`,
+			want: []string{
+				"policy p: spec.mutations[0].applyConfiguration.expression: line 1, column 26: undefined field 'spec.intervall'",
+				"policy p: spec.mutations[2].jsonPatch.expression: line 1, column 29: undefined field 'spec.suspended'",
+			}},
 		"what only the newest Kubernetes knows": {
 			spec: `validations: [{name: r, message: m, expression: "[1, 2].includes(1)"}]`,
 			want: []string{"policy p: spec.validations[r].expression: line 1, column 16: undeclared reference to 'includes'"},
