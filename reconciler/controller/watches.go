@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -126,14 +127,23 @@ func wanted(update event.UpdateEvent) bool {
 		})
 }
 
-// becameReady is true for updates of a StageSet that those who depend on it wait for.
+// becameReady is true for updates of a StageSet that those who depend on it wait for. A dependency that was held keeps
+// Ready=True at the generation that it was earned at; that it has caught up is what the condition's own generation tells.
 func becameReady(update event.UpdateEvent) bool {
 	old, isOld := update.ObjectOld.(*v1.StageSet)
 	now, isNow := update.ObjectNew.(*v1.StageSet)
-	return isOld && isNow && (meta.IsStatusConditionTrue(old.Status.Conditions, v1.ConditionReady) !=
-		meta.IsStatusConditionTrue(now.Status.Conditions, v1.ConditionReady) ||
+	return isOld && isNow && (readyAt(old) != readyAt(now) ||
 		old.Status.ObservedGeneration != now.Status.ObservedGeneration ||
 		!equality.Semantic.DeepEqual(old.Status.LastAppliedRevisions, now.Status.LastAppliedRevisions))
+}
+
+// readyAt is the generation that a StageSet is Ready at; 0 if it is not.
+func readyAt(set *v1.StageSet) int64 {
+	ready := meta.FindStatusCondition(set.Status.Conditions, v1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue {
+		return 0
+	}
+	return ready.ObservedGeneration
 }
 
 // relabelled is true for updates of a Namespace that change what policies select it by, or read of it.

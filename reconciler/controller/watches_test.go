@@ -82,6 +82,58 @@ func TestAnArtifactWakesThoseWhoNameItsProducer(t *testing.T) {
 	}
 }
 
+// What a dependency's dependants wait for wakes them, and nothing else does.
+func TestBecameReady(t *testing.T) {
+	dependency := func(change func(*v1.StageSet)) *v1.StageSet {
+		set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+		set.Status = v1.StageSetStatus{
+			ObservedGeneration: 2, LastAppliedRevisions: map[string]string{"team-a/app": "main@sha1:1"},
+			Conditions: []metav1.Condition{{
+				Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonSucceeded, ObservedGeneration: 2,
+			}},
+		}
+		change(set)
+		return set
+	}
+	same := func(*v1.StageSet) {}
+	cases := map[string]struct {
+		old, now func(*v1.StageSet)
+		want     bool
+	}{
+		"the same":       {old: same, now: same},
+		"another reason": {old: same, now: func(s *v1.StageSet) { s.Status.Conditions[0].Reason = v1.ReasonSourceNotReady }},
+		"not ready and still not, at a later generation": {
+			old: func(s *v1.StageSet) {
+				s.Status.Conditions[0].Status, s.Status.Conditions[0].ObservedGeneration = metav1.ConditionFalse, 1
+			},
+			now: func(s *v1.StageSet) { s.Status.Conditions[0].Status = metav1.ConditionFalse },
+		},
+		"ready": {
+			old: func(s *v1.StageSet) { s.Status.Conditions[0].Status = metav1.ConditionFalse }, now: same, want: true,
+		},
+		"ready for the first time": {
+			old: func(s *v1.StageSet) { s.Status.Conditions = nil }, now: same, want: true,
+		},
+		"held, and then ready at what it was held at": {
+			old: func(s *v1.StageSet) { s.Status.Conditions[0].ObservedGeneration = 1 }, now: same, want: true,
+		},
+		"reconciled at its generation": {
+			old: func(s *v1.StageSet) { s.Status.ObservedGeneration = 1 }, now: same, want: true,
+		},
+		"another revision": {
+			old: same, now: func(s *v1.StageSet) { s.Status.LastAppliedRevisions["team-a/app"] = "main@sha1:2" }, want: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			update := event.UpdateEvent{ObjectOld: dependency(tc.old), ObjectNew: dependency(tc.now)}
+			if got := becameReady(update); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestRelabelled(t *testing.T) {
 	namespace := func(labels, annotations map[string]string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels, Annotations: annotations}}
