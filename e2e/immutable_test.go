@@ -300,3 +300,26 @@ func TestKilledReconcilerMakesAnewWhatItDeleted(t *testing.T) {
 		})
 	}
 }
+
+// I3, I6: neither does a reconciler that makes nothing any more, because the StageSet is deleted before it begins, lose what
+// the dead one made in the place of what it deleted.
+func TestKilledReconcilerLeavesNothingThatItMadeAnew(t *testing.T) {
+	s := setup(t)
+	lives := s.lives(t)
+	for name, at := range map[string]moment{
+		"before the delete": {write: "delete configmaps"},
+		"after the apply":   {write: "patch configmaps", stored: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := s.tenant(t)
+			first := n.source(t, "app", map[string]string{"app.yaml": sealed("a", "1")})
+			n.stageSet(t, "app", "retryInterval: 1s\n"+oneStageWith("force: true"))
+			n.waitReady(t, "app", "app", first)
+			lives.die(t, n, at, func() { n.source(t, "app", map[string]string{"app.yaml": sealed("a", "2")}) })
+			n.delete(t, "app")
+			lives.begin()
+			n.gone(t, "app")
+			n.absent(t, n.configMap("a"))
+		})
+	}
+}

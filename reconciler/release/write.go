@@ -25,6 +25,7 @@ func (r *Run) apply(
 	if err := r.options.BeforeWrite(ctx); err != nil {
 		return err
 	}
+	stage.expectAnew(record, done)
 	if err := book.Save(ctx, record); err != nil {
 		return err
 	}
@@ -41,6 +42,7 @@ func (r *Run) apply(
 		entry := r.entries[object.Key()]
 		entry.UID = cmp.Or(entry.UID, object.LiveUID())
 		r.entries[object.Key()], stage.results[object.Key()] = entry, object.Health()
+		record.Entries[object.Key()] = entry
 	}
 	r.note(stage, set)
 	r.recreating = append(r.recreating, set.Deleted...)
@@ -50,6 +52,20 @@ func (r *Run) apply(
 		return err
 	}
 	return applyErr
+}
+
+// expectAnew takes out of a record what only the live objects have that may be deleted to be made anew, among them those
+// whose dry-run has to wait: the UID of what takes their place is known only when it exists, and until it is recorded, the
+// old one would say that nothing of ours is there.
+func (s *stage) expectAnew(record inventory.Record, done map[inventory.Key]bool) {
+	for _, object := range s.cleared.Objects() {
+		key := object.Key()
+		entry, recorded := record.Entries[key]
+		if recorded && object.Changed() && !done[key] && (object.Recreates() != "" || object.Deferred()) {
+			entry.UID, entry.ResourceVersion, entry.Generation = "", "", 0
+			record.Entries[key] = entry
+		}
+	}
 }
 
 // header fills in what a record says about its stage.
