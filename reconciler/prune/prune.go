@@ -165,7 +165,8 @@ func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.
 	return result{fate: waiting}, nil
 }
 
-// permitted is true when the account has every permission that deleting the entry needs, so that a refusal is not about them.
+// permitted is true when the account has every permission that deleting the entry needs, so that a refusal is not about
+// them.
 func permitted(ctx context.Context, target Rights, entry v1.InventoryEntry) bool {
 	for _, verb := range []string{"get", "delete"} {
 		allowed, err := target.May(ctx, verb, inventory.EntryGVK(entry), entry.Namespace, entry.Name)

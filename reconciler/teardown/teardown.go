@@ -146,7 +146,7 @@ func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Resul
 		result.Unseen[inventory.EntryKey(leftover.Entry)] = true
 		result.entries[inventory.EntryKey(leftover.Entry)]++
 	}
-	for _, step := range prune.Plan(leftovers) {
+	for _, step := range prune.Plan(t.Owner.Namespace, leftovers) {
 		if step.Identity && len(result.Waiting)+len(result.Failed) > 0 || !t.step(ctx, step, &result) {
 			break
 		}
