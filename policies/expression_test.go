@@ -26,9 +26,9 @@ func TestExpressionHolds(t *testing.T) {
 		"status.phase == 'Wound' && metadata.name == 'a' && spec.size > 2":          {object: object, want: true},
 		"status.conditions.filter(c, c.type == 'Ready').all(c, c.status == 'True')": {object: object, want: true},
 		"status.conditions.exists(c, c.type == 'Synced' && c.status == 'True')":     {object: object},
-		"has(status.phase)":  {object: map[string]any{"metadata": map[string]any{}}},
-		"status.missing > 1": {object: object, err: "reads status.missing, but missing is not set"},
-		"status.phase":       {object: object, err: "bool"},
+		"has(status.phase)":                    {object: map[string]any{"metadata": map[string]any{}}},
+		"status.missing > 1":                   {object: object, err: "reads status.missing, but missing is not set"},
+		"status.phase":                         {object: object, err: "bool"},
 		"!spec.text.contains(spec.text + 'y')": {object: texts(6000), err: "cost"},
 	}
 	for text, tc := range cases {
