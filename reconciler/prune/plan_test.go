@@ -44,7 +44,10 @@ func TestPlan(t *testing.T) {
 				leftover("one", 0, "d", "", "ConfigMap", "a"),
 				leftover("two", 1, "d", "", "ConfigMap", "b"),
 			},
-			want: []string{"two as d: b", "one as d: a", "two as d: role (identity)", "two as d: bind (identity)", "two as d: d (identity)"},
+			want: []string{
+				"two as d: b", "one as d: a",
+				"two as d: role (identity)", "two as d: bind (identity)", "two as d: d (identity)",
+			},
 		},
 		"its own account after other accounts of the StageSet": {
 			leftovers: []inventory.Leftover{
@@ -56,10 +59,15 @@ func TestPlan(t *testing.T) {
 		// The role of a later stage may only be deletable with the binding of an earlier one.
 		"identity in reverse stage order": {
 			leftovers: []inventory.Leftover{
-				leftover("one", 0, "admin", rbacGroup, "Role", "role"), leftover("one", 0, "admin", rbacGroup, "RoleBinding", "bind"),
-				leftover("two", 1, "d", rbacGroup, "Role", "role2"), leftover("two", 1, "d", rbacGroup, "RoleBinding", "bind2"),
+				leftover("one", 0, "admin", rbacGroup, "Role", "role"),
+				leftover("one", 0, "admin", rbacGroup, "RoleBinding", "bind"),
+				leftover("two", 1, "d", rbacGroup, "Role", "role2"),
+				leftover("two", 1, "d", rbacGroup, "RoleBinding", "bind2"),
 			},
-			want: []string{"two as d: role2 (identity)", "two as d: bind2 (identity)", "one as admin: role (identity)", "one as admin: bind (identity)"},
+			want: []string{
+				"two as d: role2 (identity)", "two as d: bind2 (identity)",
+				"one as admin: role (identity)", "one as admin: bind (identity)",
+			},
 		},
 		"an account that is nobody's in its stage": {
 			leftovers: []inventory.Leftover{
