@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,16 +74,29 @@ func (r *Reconciler) refreshNamespace(ctx context.Context, snap *snapshot) error
 }
 
 // stuck is a deletion that the account may not make, or that the API server did not answer to. One that is forbidden for
-// too long is given up.
+// too long, by what the status says, is given up: no process has to remember it.
 func (r *Reconciler) stuck(ctx context.Context, snap *snapshot, result teardown.Result, failing *failure.Error) outcome {
-	tried := r.Clock.Since(snap.set.DeletionTimestamp.Time)
-	if failing.Kind == failure.Stalled && tried > r.Options.MaxTeardownWait {
+	since, forbidden := forbiddenSince(snap.set)
+	if failing.Kind == failure.Stalled && forbidden && r.Clock.Since(since) > r.Options.MaxTeardownWait {
 		return r.letGo(ctx, snap, result.Abandoned(failing.Error()))
 	}
 	if failing.Kind == failure.Transient {
 		failing.Reason = v1.ReasonTerminating
 	}
 	return failed(failing)
+}
+
+// forbiddenSince is since when the deletion of the StageSet has been forbidden without a break; false if its status does not
+// say that it has. What was forbidden before the deletion does not count.
+func forbiddenSince(set *v1.StageSet) (time.Time, bool) {
+	stalled := meta.FindStatusCondition(set.Status.Conditions, v1.ConditionStalled)
+	if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1.ReasonPermissionsMissing {
+		return time.Time{}, false
+	}
+	if set.DeletionTimestamp.After(stalled.LastTransitionTime.Time) {
+		return set.DeletionTimestamp.Time, true
+	}
+	return stalled.LastTransitionTime.Time, true
 }
 
 func terminating(namespace *corev1.Namespace) bool {

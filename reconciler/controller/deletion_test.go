@@ -2,6 +2,7 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,6 +67,41 @@ func TestPruneOfTheSpecCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := prunes(set, tc.stage, tc.recorded); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// What counts is how long a deletion has been forbidden, not how long it has waited for finalizers before; and a process that
+// has just begun goes by what the status says.
+func TestForbiddenSince(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	condition := func(kind, reason string, hours int) []metav1.Condition {
+		at := metav1.NewTime(noon.Add(time.Duration(hours) * time.Hour))
+		return []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: at}}
+	}
+	cases := map[string]struct {
+		conditions []metav1.Condition
+		since      time.Time
+		forbidden  bool
+	}{
+		"never tried":               {},
+		"waits for a finalizer":     {conditions: condition(v1.ConditionReconciling, v1.ReasonTerminating, 0)},
+		"stalled by something else": {conditions: condition(v1.ConditionStalled, v1.ReasonBuildFailed, -1)},
+		"forbidden after two hours": {
+			conditions: condition(v1.ConditionStalled, v1.ReasonPermissionsMissing, 2), since: noon.Add(2 * time.Hour), forbidden: true,
+		},
+		"forbidden before the deletion": {
+			conditions: condition(v1.ConditionStalled, v1.ReasonPermissionsMissing, -1), since: noon, forbidden: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(metav1.NewTime(noon))}}
+			set.Status.Conditions = tc.conditions
+			since, forbidden := forbiddenSince(set)
+			if !since.Equal(tc.since) || forbidden != tc.forbidden {
+				t.Errorf("got %s, %t, want %s, %t", since, forbidden, tc.since, tc.forbidden)
 			}
 		})
 	}
