@@ -45,6 +45,7 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 			passes.WithLabelValues(endedError).Inc()
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
+		snap.memo.wrote(snap.set)
 		r.announce(before, snap.set, ended.Outcome)
 	}
 	condition := meta.FindStatusCondition(snap.set.Status.Conditions, v1.ConditionReady)

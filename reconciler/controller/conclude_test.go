@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
@@ -14,6 +15,7 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/status"
 )
 
 func TestPause(t *testing.T) {
@@ -130,5 +132,40 @@ func TestConcludeTellsOnlyWhatIsNew(t *testing.T) {
 	want := []string{"AccessDenied: denied", "TargetUnreachable: read tcp 10.0.0.2:443: reset"}
 	if diff := cmp.Diff(want, []string(told)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// Two passes follow each other before the cache shows what the first has stored: that the second waits again is written,
+// although the cache still shows that the StageSet waits.
+func TestConcludeWritesWhatOnlyAStaleCacheShows(t *testing.T) {
+	stored := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop", Generation: 1}}
+	cluster := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(stored).WithStatusSubresource(stored).Build()
+	r := &Reconciler{Client: cluster, Events: &recorder{}, Clock: clock.RealClock{}, Options: Options{DefaultInterval: time.Minute}}
+	name := client.ObjectKeyFromObject(stored)
+	read := func() *v1.StageSet {
+		t.Helper()
+		var set v1.StageSet
+		if err := cluster.Get(t.Context(), name, &set); err != nil {
+			t.Fatal(err)
+		}
+		return &set
+	}
+	conclude := func(cached *v1.StageSet, ended status.Outcome) {
+		t.Helper()
+		memo := r.memory.of(name, cached.UID)
+		memo.catchUp(cached)
+		snap := &snapshot{set: cached, effective: cached, memo: memo, known: []string{"1"}}
+		if _, err := r.conclude(t.Context(), snap, outcome{Outcome: ended}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := status.Outcome{Kind: status.Progressing, Message: "waits"}
+	conclude(read(), waits)
+	stale := read()
+	conclude(read(), status.Outcome{Kind: status.Succeeded})
+	conclude(stale, waits)
+	ready := meta.FindStatusCondition(read().Status.Conditions, v1.ConditionReady)
+	if ready == nil || ready.Reason != v1.ReasonProgressing {
+		t.Errorf("Ready is %v, want %s", ready, v1.ReasonProgressing)
 	}
 }

@@ -111,6 +111,7 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 		set: &set, effective: &set, memo: r.memory.of(request.NamespacedName, set.UID),
 		known: []string{strconv.FormatInt(set.Generation, 10), requests(&set)},
 	}
+	snap.memo.catchUp(&set)
 	var namespace corev1.Namespace
 	switch err := r.Client.Get(ctx, client.ObjectKey{Name: set.Namespace}, &namespace); {
 	case err == nil:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/pipeline"
@@ -50,6 +51,8 @@ type memo struct {
 	detected   string
 	// review is kept because identity has the address of its policies: none that come later can get the same.
 	review *rules.Review
+	// written is the StageSet as the last status patch left it, until the cache shows as much.
+	written *written
 	// lost are the stages whose inventories were last found to be lost.
 	lost []string
 	// failures counts the failures since the last pass that had none, or only waits, and since what is in latched changed.
@@ -84,6 +87,31 @@ func (m *memory) forget(name types.NamespacedName) {
 		m.held -= known.size
 	}
 	delete(m.memos, name)
+}
+
+// written is a status that was stored, and the resourceVersion that the StageSet had with it.
+type written struct {
+	status  v1.StageSetStatus
+	version string
+}
+
+// wrote notes a status that was stored.
+func (m *memo) wrote(set *v1.StageSet) {
+	m.written = &written{status: *set.Status.DeepCopy(), version: set.ResourceVersion}
+}
+
+// catchUp gives a StageSet from the cache the status that was stored last, where the cache is behind: what is found out next
+// would be compared with, and merged into, what the API server no longer has.
+func (m *memo) catchUp(set *v1.StageSet) {
+	if m.written == nil {
+		return
+	}
+	order, err := resourceversion.CompareResourceVersion(set.ResourceVersion, m.written.version)
+	if err != nil || order >= 0 {
+		m.written = nil
+		return
+	}
+	set.Status = *m.written.status.DeepCopy()
 }
 
 // resume is the candidate that a pass goes on with: where the kept run is one of it, with the review that saw the run's

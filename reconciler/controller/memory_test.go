@@ -195,3 +195,34 @@ func TestWhatPoliciesFillInWakes(t *testing.T) {
 		t.Error("a StageSet that is gone is woken")
 	}
 }
+
+// A pass that follows at once starts from the status that the last one stored, not from what the cache still shows; and no
+// longer than the cache is behind.
+func TestAStatusThatTheCacheDoesNotShowYet(t *testing.T) {
+	at := func(version, stage string) *v1.StageSet {
+		return &v1.StageSet{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Status: v1.StageSetStatus{CurrentStage: stage},
+		}
+	}
+	var all memory
+	memo := all.of(types.NamespacedName{Namespace: "team-a", Name: "shop"}, "1")
+	status := func(cached *v1.StageSet) string {
+		memo.catchUp(cached)
+		return cached.Status.CurrentStage
+	}
+	if got := status(at("9", "cached")); got != "cached" {
+		t.Errorf("before anything was stored: %q", got)
+	}
+	memo.wrote(at("10", "stored"))
+	for range 2 {
+		if got := status(at("9", "cached")); got != "stored" {
+			t.Errorf("with a cache that is behind: %q", got)
+		}
+	}
+	if got := status(at("11", "of another")); got != "of another" {
+		t.Errorf("with a cache that is ahead: %q", got)
+	}
+	if memo.written != nil {
+		t.Error("what the cache shows is kept")
+	}
+}
