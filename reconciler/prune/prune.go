@@ -27,13 +27,13 @@ type Target interface {
 	// Delete deletes one object; gone is true when the answer says that it no longer exists.
 	Delete(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options tenant.DeleteOptions) (gone bool,
 		err error)
-	// Version is a version that the kind is served in; empty if it is not served at all.
-	Version(ctx context.Context, kind schema.GroupKind) (string, error)
-	Rights
+	Facts
 }
 
-// Rights are the permissions of the account.
-type Rights interface {
+// Facts are what can be known of a target without an object.
+type Facts interface {
+	// Version is a version that the kind is served in; empty if it is not served at all.
+	Version(ctx context.Context, kind schema.GroupKind) (string, error)
 	// May says whether the account has the permission for a verb on an object.
 	May(ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string) (bool, error)
 }
@@ -167,7 +167,7 @@ func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.
 
 // permitted is true when the account has every permission that deleting the entry needs, so that a refusal is not about
 // them.
-func permitted(ctx context.Context, target Rights, entry v1.InventoryEntry) bool {
+func permitted(ctx context.Context, target Facts, entry v1.InventoryEntry) bool {
 	for _, verb := range []string{"get", "delete"} {
 		allowed, err := target.May(ctx, verb, inventory.EntryGVK(entry), entry.Namespace, entry.Name)
 		if err != nil || !allowed {
