@@ -29,14 +29,10 @@ func (r *Reconciler) reportLost(ctx context.Context, snap *snapshot) error {
 	}
 	lost := unrecorded(snap.set, recorded)
 	if len(lost) > 0 {
-		live, err := r.liveInventories(ctx, client.ObjectKeyFromObject(snap.set))
-		if err != nil {
-			return fmt.Errorf("look for the inventory: %w", err)
+		var err error
+		if lost, err = r.lostLive(ctx, client.ObjectKeyFromObject(snap.set)); err != nil {
+			return err
 		}
-		for _, shard := range live {
-			recorded[shard.Spec.Stage] = recorded[shard.Spec.Stage] || shard.Spec.StageSet == snap.set.Name
-		}
-		lost = unrecorded(snap.set, recorded)
 	}
 	if slices.Equal(lost, snap.memo.lost) {
 		return nil
@@ -52,11 +48,39 @@ func (r *Reconciler) reportLost(ctx context.Context, snap *snapshot) error {
 	return nil
 }
 
-// unrecorded are the stages that the status says to be applied, and no record is of.
+// lostLive is what is lost of the StageSet as the API server has it: a process that has just begun may have a cache that is
+// behind, of the StageSet as of its inventories.
+func (r *Reconciler) lostLive(ctx context.Context, name client.ObjectKey) ([]string, error) {
+	var sets v1.StageSetList // a list, because to get StageSets is a permission that nothing else needs
+	itself := client.MatchingFields{"metadata.name": name.Name}
+	if err := r.Live.List(ctx, &sets, client.InNamespace(name.Namespace), itself); err != nil {
+		return nil, fmt.Errorf("read StageSet %s past the cache: %w", name, err)
+	}
+	live, err := r.liveInventories(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("look for the inventory: %w", err)
+	}
+	recorded := map[string]bool{}
+	for _, shard := range live {
+		recorded[shard.Spec.Stage] = recorded[shard.Spec.Stage] || shard.Spec.StageSet == name.Name
+	}
+	var lost []string
+	for i := range sets.Items {
+		lost = append(lost, unrecorded(&sets.Items[i], recorded)...)
+	}
+	return lost, nil
+}
+
+// unrecorded are the stages that the status says to be applied, and no record is of. A stage that has left the spec does not
+// count: its record goes when its objects have, and the status tells so only afterwards.
 func unrecorded(set *v1.StageSet, recorded map[string]bool) []string {
+	inSpec := map[string]bool{}
+	for _, stage := range set.Spec.Stages {
+		inSpec[stage.Name] = true
+	}
 	var lost []string
 	for _, stage := range set.Status.Stages {
-		if stage.Phase == v1.StageReady && stage.Objects > 0 && !recorded[stage.Name] {
+		if inSpec[stage.Name] && stage.Phase == v1.StageReady && stage.Objects > 0 && !recorded[stage.Name] {
 			lost = append(lost, stage.Name)
 		}
 	}
