@@ -116,16 +116,30 @@ func TestWhatAnAccountLacksIsNamed(t *testing.T) {
 	n.wroteNothing(t, mark)
 }
 
-// In a platform namespace no policy asks for an account, so that the reconciler does. T-19: it never uses its own.
+// In a platform namespace no policy asks for an account, so that the reconciler does. T-19, T-118: it never uses its own,
+// also where that may do everything.
 func TestNobodyIsAppliedAsWithoutAnAccount(t *testing.T) {
 	s := shared(t)
 	n := &tenant{suite: s, namespace: platform}
+	s.Apply(t, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: almighty, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: stageset-reconciler, namespace: %s}]`, platform, system))
+	n.deleteAfter(t, cluster.Ref("rbac.authorization.k8s.io/v1", "RoleBinding", platform, "almighty"))
+	n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
 	mark := s.Audit(t)
 	n.deleteAfter(t, cluster.Ref(v1.GroupVersion.String(), "StageSet", platform, "no-account"))
 	n.stageSet(t, "no-account", "stages: [{name: app, sourceRef: {kind: GitRepository, name: app}}]")
 	n.refusedWhole(t, "no-account", v1.ReasonServiceAccountRequired,
 		"stage app has no account to be applied as: set spec.serviceAccountName or the stage's serviceAccountName")
 	n.wroteNothing(t, mark)
+	others := func(e cluster.AuditEvent) bool { return e.Group != v1.GroupVersion.Group && e.Group != "events.k8s.io" }
+	reconciler := cluster.ByAccount(system, "stageset-reconciler")
+	if events := mark.Since(t, reconciler, cluster.InNamespace(platform), cluster.Writes, others); len(events) > 0 {
+		t.Errorf("the reconciler wrote with its own rights: %v", events)
+	}
 }
 
 // refusedWhole waits until a StageSet is refused for good, with a message that has all texts, and checks that it did not
