@@ -107,13 +107,6 @@ func (r *relay) refuse(namespace string, at moment, answer *apierrors.StatusErro
 	return r.armed.sprung
 }
 
-// disarm lets everything pass from now on.
-func (r *relay) disarm() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.armed = nil
-}
-
 var errKilled = errors.New("the process that asked was killed")
 
 // RoundTrip passes a request on, unless it is the moment.

@@ -1,7 +1,6 @@
 package drift
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"reflect"
@@ -99,7 +98,7 @@ func Explain(live, answer *unstructured.Unstructured, manager string) Found {
 // entryPaths are the fields of an entry of managedFields that differ. An entry that cannot be read names none.
 func entryPaths(entry metav1.ManagedFieldsEntry, live, answer *unstructured.Unstructured) []string {
 	var fields fieldpath.Set
-	if entry.FieldsV1 == nil || fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) != nil {
+	if entry.FieldsV1 == nil || fields.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 		return nil
 	}
 	var paths []string

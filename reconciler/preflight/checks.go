@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -71,7 +71,7 @@ func resolve(ctx context.Context, stage Stage, ref v1.ReadyCheck) (check ReadyCh
 	if err != nil || version.Version == "" {
 		return ReadyCheck{}, "apiVersion is no group and version", nil
 	}
-	if wrong := path.IsValidPathSegmentName(ref.Name); len(wrong) > 0 {
+	if wrong := content.IsPathSegmentName(ref.Name); len(wrong) > 0 {
 		return ReadyCheck{}, "the name " + strings.Join(wrong, ", "), nil
 	}
 	check = ReadyCheck{Kind: version.WithKind(ref.Kind)}
