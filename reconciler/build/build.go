@@ -72,7 +72,7 @@ func buildBeside(ctx context.Context, large slots, artifact fs.FS, opts Options)
 	case ctx.Err() != nil:
 		return Manifests{}, fmt.Errorf("build: %w", context.Cause(ctx))
 	case errors.Is(err, errBusy):
-		return Manifests{}, failure.NewWaiting(v1.ReasonBuildFailed, busyPause, "%w", err)
+		return Manifests{}, failure.NewWaiting(v1.ReasonProgressing, busyPause, "%w", err)
 	case errors.Is(err, errTooSlow):
 		return Manifests{}, failure.NewTransient(v1.ReasonBuildFailed, "%w", err)
 	default:

@@ -206,7 +206,7 @@ func TestCacheBoundsLargeBuilds(t *testing.T) {
 			given.leave(&leftAloneError{errTooSlow, ended})
 			_, err := cache.Build(t.Context(), "1", files.open, Options{})
 			failed := failure.From(err)
-			if failed.Kind != failure.Waiting || failed.Reason != v1.ReasonBuildFailed || !errors.Is(err, errBusy) {
+			if failed.Kind != failure.Waiting || failed.Reason != v1.ReasonProgressing || !errors.Is(err, errBusy) {
 				t.Errorf("failure %s %s: %v", failed.Kind, failed.Reason, err)
 			}
 			if _, err := cache.Build(t.Context(), "2", small.open, Options{}); err != nil {

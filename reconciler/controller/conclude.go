@@ -33,6 +33,11 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 	if ctx.Err() != nil {
 		return ctrl.Result{}, nil // the process ends, and what a pass found out that was interrupted is not true
 	}
+	if ended.postponed {
+		log.FromContext(ctx).Info("pass postponed", "message", status.Truncate(ended.Message))
+		passes.WithLabelValues(v1.ReasonProgressing).Inc()
+		return ctrl.Result{RequeueAfter: ended.again}, nil
+	}
 	if ended.released {
 		r.forget(name)
 		passes.WithLabelValues(endedDeleted).Inc()

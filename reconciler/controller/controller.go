@@ -77,6 +77,8 @@ type outcome struct {
 	status.Outcome
 	// again is when a pass that ended without a failure is due again; zero is the interval.
 	again time.Duration
+	// postponed is true when the pass found out nothing: it has to start again, after a moment.
+	postponed bool
 	// released is true when the finalizer is gone and there is nothing left to write a status to.
 	released bool
 }
@@ -94,6 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		passes.WithLabelValues(endedDeleted).Inc()
 		return ctrl.Result{}, nil
 	}
+	defer snap.memo.rest()
 	return r.conclude(ctx, snap, r.reconcile(ctx, snap))
 }
 

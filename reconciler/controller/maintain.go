@@ -47,8 +47,8 @@ func (r *Reconciler) correctApplied(ctx context.Context, snap *snapshot) (*relea
 	}
 	records := snap.book.Records()
 	snap.memo.loops.Begin(r.Clock.Now(), r.interval(set), asked(snap.set))
-	applied, err := r.Pipeline.Maintain(ctx, set, snap.memo.pins, review, pipeline.Past{
-		Records: records, Loops: &snap.memo.loops,
+	applied, err := r.Pipeline.Maintain(ctx, set, snap.memo.pins, review, pipeline.Memory{
+		Records: records, Loops: &snap.memo.loops, Room: snap.memo.room,
 	})
 	if err != nil {
 		return &release.Run{}, err

@@ -14,22 +14,36 @@ import (
 	"github.com/stageset/stageset/reconciler/rules"
 )
 
-// memory is what is kept between passes. All of it can be lost at any moment: it saves requests, it decides nothing.
+// memory is what is kept between passes, and what all passes share. All that is kept can be lost at any moment: it saves
+// requests, it decides nothing.
 type memory struct {
 	mu    sync.Mutex
 	memos map[types.NamespacedName]*memo
 	// held is the size of all runs that are kept.
 	held int64
+	// working is the size of what passes have rendered that are being made, by namespace.
+	working map[string]int64
 }
 
-// maxHeld bounds the rendered objects of all runs that wait, in bytes as JSON; in memory they take several times that. A run
-// above it is not kept: each look at it costs a whole pass then, and nothing is lost.
-const maxHeld = 16 << 20
+// Bounds of rendered objects, in bytes as JSON; in memory they take several times that.
+const (
+	// maxHeld bounds all runs that wait. A run above it is not kept: each look at it costs a whole pass then, and nothing is
+	// lost.
+	maxHeld = 16 << 20
+	// maxWorking bounds the passes that are being made. A namespace has at most half of it, which is as much as one StageSet
+	// can render: however large the releases of one tenant, the largest of another finds room.
+	maxWorking = 128 << 20
+	// smallWork is up to where a pass always has room: as many as there are workers cannot fill the memory.
+	smallWork = 1 << 20
+)
 
 // memo is the memory of one StageSet. The queue never runs two passes of one StageSet at once, so it needs no lock.
 type memo struct {
-	all *memory
-	uid types.UID
+	all       *memory
+	namespace string
+	uid       types.UID
+	// working is the size of what the pass that is being made has rendered.
+	working int64
 	// size is what the run counts in all.held.
 	size int64
 	// run is a run that waits, and identity what it is a run of.
@@ -74,7 +88,7 @@ func (m *memory) of(name types.NamespacedName, uid types.UID) *memo {
 		if known != nil {
 			m.held -= known.size
 		}
-		known = &memo{all: m, uid: uid}
+		known = &memo{all: m, namespace: name.Namespace, uid: uid}
 		m.memos[name] = known
 	}
 	return known

@@ -196,6 +196,7 @@ func TestWhatPoliciesFillInWakes(t *testing.T) {
 	}
 }
 
+<<<<<<< HEAD
 // A pass that follows at once starts from the status that the last one stored, not from what the cache still shows; and no
 // longer than the cache is behind.
 func TestAStatusThatTheCacheDoesNotShowYet(t *testing.T) {
@@ -224,5 +225,48 @@ func TestAStatusThatTheCacheDoesNotShowYet(t *testing.T) {
 	}
 	if memo.written != nil {
 		t.Error("what the cache shows is kept")
+=======
+// I10: the passes of all tenants together have a bound, and those of one tenant half of it, so that another always finds room.
+func TestPassesShareTheRoom(t *testing.T) {
+	const most = maxWorking / 2
+	var all memory
+	of := func(namespace, name string) *memo {
+		return all.of(types.NamespacedName{Namespace: namespace, Name: name}, "uid")
+	}
+	large := of("a", "large")
+	if !large.room(most/2) || !large.room(most/2) {
+		t.Fatal("the largest release finds no room")
+	}
+	if large.room(1) {
+		t.Error("a release has more than half")
+	}
+	if of("a", "other").room(smallWork + 1) {
+		t.Error("a tenant has more than half")
+	}
+	if !of("a", "small").room(smallWork) {
+		t.Error("a small release finds no room")
+	}
+	of("a", "small").rest()
+	if !of("b", "large").room(most) {
+		t.Error("one tenant's releases leave no room for another's")
+	}
+	if of("c", "third").room(smallWork + 1) {
+		t.Error("there is more room than there should be")
+	}
+	of("b", "large").rest()
+	if !of("c", "third").room(most) {
+		t.Error("the room of a pass that has ended is not free")
+	}
+	of("c", "third").rest()
+	large.rest()
+	large.resumed(most)
+	if of("a", "other").room(smallWork + 1) {
+		t.Error("a run that goes on counts for nothing")
+	}
+	large.rest()
+	large.rest()
+	if len(all.working) != 0 {
+		t.Errorf("something is left: %v", all.working)
+>>>>>>> d7502b5 (Bound what all passes render together, and postpone without a word)
 	}
 }

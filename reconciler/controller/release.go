@@ -95,10 +95,7 @@ func (r *Reconciler) repeated(set *v1.StageSet, ended outcome) string {
 func failed(err error) outcome {
 	failure := failure.From(err)
 	if failure.Reason == v1.ReasonProgressing {
-		return outcome{
-			Outcome: status.Outcome{Kind: status.Progressing, Message: failure.Error(), CurrentStage: failure.Stage},
-			again:   minBackoff,
-		}
+		return outcome{postponed: true, again: max(failure.RetryAfter, minBackoff), Outcome: status.Outcome{Message: failure.Error()}}
 	}
 	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
 }
@@ -123,8 +120,11 @@ func (o outcome) warned(review *rules.Review) outcome {
 // held is the outcome of a pass that ended before anything could be applied: what runs, runs on.
 func (r *Reconciler) held(ctx context.Context, snap *snapshot, err error) outcome {
 	snap.memo.drop()
-	r.maintain(ctx, snap, failure.From(err))
-	return failed(err)
+	ended := failed(err)
+	if !ended.postponed {
+		r.maintain(ctx, snap, ended.Failure)
+	}
+	return ended
 }
 
 // advance begins a run, or goes on with the one that is kept, and carries it as far as it goes.
@@ -135,6 +135,8 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 		if run, err = r.begin(ctx, snap, next); err != nil {
 			return r.held(ctx, snap, err)
 		}
+	} else {
+		snap.memo.resumed(run.Size())
 	}
 	// Only a run that waits is kept; every other end starts anew.
 	snap.memo.drop()
@@ -170,8 +172,8 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) (*release.Run, error) {
 	records := snap.book.Records()
 	snap.memo.loops.Begin(r.Clock.Now(), r.interval(next.set), asked(snap.set))
-	cleared, err := r.Pipeline.Prepare(ctx, next.set, next.pinned, next.review, pipeline.Past{
-		Records: records, Loops: &snap.memo.loops,
+	cleared, err := r.Pipeline.Prepare(ctx, next.set, next.pinned, next.review, pipeline.Memory{
+		Records: records, Loops: &snap.memo.loops, Room: snap.memo.room,
 	})
 	if err != nil {
 		return nil, err

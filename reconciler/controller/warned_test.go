@@ -6,11 +6,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
+	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/rules"
 )
@@ -30,7 +33,7 @@ func TestReleaseWarnsOfWhatIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{Policies: rules.New(func() *policies.Set { return compiled })}
+	r := &Reconciler{Policies: rules.New(func() *policies.Set { return compiled }), Clock: clock.RealClock{}}
 	set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: "team-a"}}
 	snap := &snapshot{
 		set: set, namespace: &corev1.Namespace{}, book: &store.Book{}, memo: (&memory{}).of(client.ObjectKeyFromObject(set), "1"),

@@ -40,7 +40,7 @@ type Maintained struct {
 // newer can be applied. The sources themselves are not read. What does not render as it was applied, because spec or values
 // have changed, is left out.
 func (p *Pipeline) Maintain(
-	ctx context.Context, set *v1.StageSet, pins Pins, review Review, past Past,
+	ctx context.Context, set *v1.StageSet, pins Pins, review Review, memory Memory,
 ) (Maintained, error) {
 	set = set.DeepCopy()
 	set.Spec.Stages = slices.DeleteFunc(set.Spec.Stages, func(stage v1.Stage) bool {
@@ -62,13 +62,13 @@ func (p *Pipeline) Maintain(
 	if err := p.variables(ctx, set, &pinned); err != nil {
 		return Maintained{}, err
 	}
-	in, err := p.compose(ctx, set, pinned, review)
+	in, err := p.compose(ctx, set, pinned, review, memory.Room)
 	if err != nil {
 		return Maintained{}, err
 	}
-	in.Applied, in.Loops = true, past.Loops
+	in.Applied, in.Loops = true, memory.Loops
 	ids := RecordIDs(set)
-	in.Recorded = Recorded(slices.DeleteFunc(slices.Clone(past.Records), func(record inventory.Record) bool {
+	in.Recorded = Recorded(slices.DeleteFunc(slices.Clone(memory.Records), func(record inventory.Record) bool {
 		return !slices.Contains(ids, record.ID()) // another account has applied it
 	}))
 	cleared, err := preflight.Check(ctx, in)

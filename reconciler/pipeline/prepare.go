@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,37 +18,45 @@ import (
 	"github.com/stageset/stageset/reconciler/preflight"
 )
 
-// Past is what is known of a StageSet from earlier passes.
-type Past struct {
-	// Records are its inventories.
+// Memory is what a pass has of the process's memory: what is known of its StageSet from earlier passes, and room.
+type Memory struct {
+	// Records are the StageSet's inventories.
 	Records []inventory.Record
 	// Loops are what drifts again and again.
 	Loops *Loops
+	// Room asks for room for rendered objects of a size in bytes as JSON. It never waits: false says that other passes have
+	// what there is.
+	Room func(bytes int64) bool
 }
+
+// roomPause is when a pass is made again that found no room.
+const roomPause = 2 * time.Second
 
 // Loops remembers what drifts again and again.
 type Loops = preflight.Loops
 
 // Prepare fetches and builds all stages, has every object reviewed, and runs the preflight over all of them.
 func (p *Pipeline) Prepare(
-	ctx context.Context, set *v1.StageSet, pinned Pinned, review Review, past Past,
+	ctx context.Context, set *v1.StageSet, pinned Pinned, review Review, memory Memory,
 ) (preflight.Cleared, error) {
-	in, err := p.compose(ctx, set, pinned, review)
+	in, err := p.compose(ctx, set, pinned, review, memory.Room)
 	if err != nil {
 		return preflight.Cleared{}, err
 	}
-	if err := refuseMassPrune(set, pinned, in.Stages, past.Records); err != nil {
+	if err := refuseMassPrune(set, pinned, in.Stages, memory.Records); err != nil {
 		return preflight.Cleared{}, err
 	}
 	defer p.step("preflight")()
-	in.Recorded, in.Loops = Recorded(past.Records), past.Loops
+	in.Recorded, in.Loops = Recorded(memory.Records), memory.Loops
 	repeat(set, in.Stages, in.Recorded)
 	return preflight.Check(ctx, in)
 }
 
 // compose fetches and builds all stages, and has every object reviewed: what the preflight is about.
-func (p *Pipeline) compose(ctx context.Context, set *v1.StageSet, pinned Pinned, review Review) (preflight.Input, error) {
-	built, err := p.build(ctx, set, pinned)
+func (p *Pipeline) compose(
+	ctx context.Context, set *v1.StageSet, pinned Pinned, review Review, room func(bytes int64) bool,
+) (preflight.Input, error) {
+	built, err := p.build(ctx, set, pinned, room)
 	if err != nil {
 		return preflight.Input{}, err
 	}
@@ -151,7 +160,9 @@ func Recorded(records []inventory.Record) map[inventory.Key]v1.InventoryEntry {
 
 // build renders all stages and sets their namespaces, and reports the problems of all of them. What all stages render
 // together is bounded as a single one is: a pass has all of it in memory, and a run that waits keeps it.
-func (p *Pipeline) build(ctx context.Context, set *v1.StageSet, pinned Pinned) ([]build.StageManifests, error) {
+func (p *Pipeline) build(
+	ctx context.Context, set *v1.StageSet, pinned Pinned, room func(bytes int64) bool,
+) ([]build.StageManifests, error) {
 	defer p.step("build")()
 	built := make([]build.StageManifests, len(pinned.Stages))
 	var (
@@ -171,6 +182,10 @@ func (p *Pipeline) build(ctx context.Context, set *v1.StageSet, pinned Pinned) (
 		if size += manifests.Size(); size > build.MaxObjects {
 			return nil, failure.NewStalled(v1.ReasonBuildFailed, "the stages up to %s have more than %d MiB of objects: "+
 				"split them between StageSets", stage.Stage.Name, build.MaxObjects>>20).InStage(stage.Stage.Name)
+		}
+		if !room(manifests.Size()) {
+			return nil, failure.NewWaiting(v1.ReasonProgressing, roomPause,
+				"what stage %s renders finds no room beside the releases that are being applied", stage.Stage.Name)
 		}
 		built[i] = build.StageManifests{Stage: stage.Stage.Name, Manifests: manifests}
 	}

@@ -76,9 +76,30 @@ func packed(t *testing.T, content map[string]string) []byte {
 	return archive.Bytes()
 }
 
+func plenty(int64) bool { return true }
+
+// A pass asks for room stage by stage, and does not wait for it.
+func TestAPassThatFindsNoRoomIsMadeAgain(t *testing.T) {
+	p, pinned, _ := stages(t, 3, packed(t, map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}), http.StatusOK)
+	asked := 0
+	_, err := p.build(t.Context(), &v1.StageSet{}, pinned, func(bytes int64) bool {
+		if bytes == 0 {
+			t.Error("nothing was asked for")
+		}
+		asked++
+		return asked < 2
+	})
+	failed := failure.From(err)
+	if failed.Kind != failure.Waiting || failed.Reason != v1.ReasonProgressing || failed.RetryAfter != roomPause || asked != 2 {
+		t.Errorf("%d stages asked: %+v", asked, failed)
+	}
+}
+
 func TestAServerThatIsDownIsAskedOnceInAPass(t *testing.T) {
 	p, pinned, requests := stages(t, 3, nil, http.StatusServiceUnavailable)
-	_, err := p.build(t.Context(), &v1.StageSet{}, pinned)
+	_, err := p.build(t.Context(), &v1.StageSet{}, pinned, plenty)
 	if failed := failure.From(err); failed.Reason != v1.ReasonArtifactFailed || failed.Stage != "stage-0" {
 		t.Errorf("got %s in stage %q: %v", failed.Reason, failed.Stage, err)
 	}
@@ -95,7 +116,7 @@ func TestWhatAllStagesRenderIsBounded(t *testing.T) {
 		files[fmt.Sprintf("c%d.yaml", i)] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {x: %s}\n", i, filler)
 	}
 	p, pinned, requests := stages(t, 4, packed(t, files), http.StatusOK)
-	_, err := p.build(t.Context(), &v1.StageSet{}, pinned)
+	_, err := p.build(t.Context(), &v1.StageSet{}, pinned, plenty)
 	if failed := failure.From(err); failed.Reason != v1.ReasonBuildFailed || failed.Stage != "stage-1" {
 		t.Errorf("got %s in stage %q: %v", failed.Reason, failed.Stage, err)
 	}
