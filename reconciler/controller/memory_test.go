@@ -196,7 +196,6 @@ func TestWhatPoliciesFillInWakes(t *testing.T) {
 	}
 }
 
-<<<<<<< HEAD
 // A pass that follows at once starts from the status that the last one stored, not from what the cache still shows; and no
 // longer than the cache is behind.
 func TestAStatusThatTheCacheDoesNotShowYet(t *testing.T) {
@@ -225,7 +224,9 @@ func TestAStatusThatTheCacheDoesNotShowYet(t *testing.T) {
 	}
 	if memo.written != nil {
 		t.Error("what the cache shows is kept")
-=======
+	}
+}
+
 // I10: the passes of all tenants together have a bound, and those of one tenant half of it, so that another always finds room.
 func TestPassesShareTheRoom(t *testing.T) {
 	const most = maxWorking / 2
@@ -267,6 +268,5 @@ func TestPassesShareTheRoom(t *testing.T) {
 	large.rest()
 	if len(all.working) != 0 {
 		t.Errorf("something is left: %v", all.working)
->>>>>>> d7502b5 (Bound what all passes render together, and postpone without a word)
 	}
 }
