@@ -326,6 +326,37 @@ func TestCorrectedDriftIsNamed(t *testing.T) {
 	}
 }
 
+// The version that our entry is in may be gone when somebody else writes: the API server then forgets what was ours.
+func TestDriftIsFoundAfterAVersionWasDropped(t *testing.T) {
+	n := shared(t).tenant(t)
+	gadget := n.gadgets(t)
+	serve := func(versions ...string) {
+		t.Helper()
+		var list []string
+		for _, version := range versions {
+			list = append(list, fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"subresources":{"status":{}},`+
+				`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, version, version == "v1"))
+		}
+		n.patch(t, gadget.definitionRef(), `{"spec":{"versions":[`+strings.Join(list, ",")+`]}}`)
+	}
+	old := strings.Replace(gadget.manifest("gadget"), "/v1\n", "/v1alpha1\n", 1)
+	serve("v1", "v1alpha1")
+	first := n.source(t, "app", map[string]string{"app.yaml": old})
+	n.stageSet(t, "app", oneStage("app"))
+	ref := gadget.ref(n.namespace, "gadget")
+	n.condition(t, ref, "Ready", "True", "Wound", "it ticks")
+	n.waitReady(t, "app", "app", first)
+
+	serve("v1")
+	n.patch(t, ref, `{"spec":{"size":2}}`)
+	second := n.source(t, "app", map[string]string{"app.yaml": gadget.manifest("gadget")})
+	n.WaitFor(t, ref, number(1, "spec", "size"))
+	n.condition(t, ref, "Ready", "True", "Wound", "it ticks")
+	n.waitReady(t, "app", "app", second)
+	n.noEvent(t, "app", v1.EventDriftDetected)
+	n.ownedBy(t, "app", map[string][]client.Object{"app": {ref}})
+}
+
 // applyAs applies an object as the administrator in the name of a field manager.
 func (n *tenant) applyAs(t *testing.T, object *unstructured.Unstructured, manager string) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 // applied because of the failure. What is not at hand to be applied again is looked at, and what others did to it is said. A
 // release that has begun to write is left to its own stages. Nothing of it changes how the pass ends.
 func (r *Reconciler) maintain(ctx context.Context, snap *snapshot, because *failure.Error) {
-	if snap.memo.begun || len(snap.book.Records()) == 0 {
+	if snap.memo.begun || len(snap.book.Records()) == 0 || because.Reason == v1.ReasonTargetUnreachable {
 		return
 	}
 	now := r.Clock.Now()

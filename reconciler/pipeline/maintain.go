@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -84,20 +85,32 @@ func (p *Pipeline) Detect(
 		problems []error
 	)
 	for _, record := range records {
-		var entries []v1.InventoryEntry
-		for _, key := range record.Keys() {
-			// An entry without a UID is of an object that may never have been made.
-			if entry := record.Entries[key]; !known[key] && entry.UID != "" {
-				entries = append(entries, entry)
-			}
-		}
-		client, err := p.Tenants.For(ctx, tenant.Account{Namespace: set.Namespace, Name: record.Target.ServiceAccountName})
-		if err == nil {
-			var found Drifts
-			found, err = preflight.Detect(ctx, client, Owner(set), entries)
-			all = all.And(found)
-		}
+		found, err := p.detect(ctx, set, record, known)
+		all = all.And(found)
 		problems = append(problems, err)
 	}
 	return all, failure.Join(problems...)
+}
+
+func (p *Pipeline) detect(
+	ctx context.Context, set *v1.StageSet, record inventory.Record, known map[inventory.Key]bool,
+) (Drifts, error) {
+	client, err := p.Tenants.For(ctx, tenant.Account{Namespace: set.Namespace, Name: record.Target.ServiceAccountName})
+	if err != nil {
+		return Drifts{}, err
+	}
+	var entries []v1.InventoryEntry
+	for _, key := range record.Keys() {
+		entry := record.Entries[key]
+		if known[key] || entry.UID == "" { // which may never have been made
+			continue
+		}
+		version, err := client.Version(ctx, key.GroupKind())
+		if err != nil {
+			return Drifts{}, err
+		}
+		entry.Version = cmp.Or(version, entry.Version) // what it was applied as may be served no more
+		entries = append(entries, entry)
+	}
+	return preflight.Detect(ctx, client, Owner(set), entries)
 }

@@ -33,13 +33,29 @@ func unlooked(checks []preflight.ReadyCheck) []checkResult {
 	return results
 }
 
-// look reads the health of a stage's written objects, one LIST for each kind and namespace whose health is more than to
-// exist, and of its ready checks.
+// look brings what is known of a stage's health up to date: of its written objects, and of its ready checks.
 func (r *Run) look(ctx context.Context, stage *stage) error {
-	stage.stale = false
-	judge := stage.cleared.Judge()
-	judge.Refill()
 	defer r.step("health")()
+	stage.cleared.Judge().Refill()
+	if stage.stale {
+		if err := r.lookAtObjects(ctx, stage); err != nil {
+			return err
+		}
+	}
+	stage.stale, stage.unlooked = false, false
+	for i := range stage.checks {
+		if err := stage.lookAt(ctx, &stage.checks[i]); err != nil {
+			return err
+		}
+	}
+	stage.judge(r.options.Clock.Now())
+	return stage.impossible()
+}
+
+// lookAtObjects reads the health of a stage's written objects, one LIST for each kind and namespace whose health is more than
+// to exist.
+func (r *Run) lookAtObjects(ctx context.Context, stage *stage) error {
+	judge := stage.cleared.Judge()
 	var entries []v1.InventoryEntry
 	for _, object := range stage.cleared.Objects() {
 		key := object.Key()
@@ -64,13 +80,7 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 		}
 		stage.results[key] = live.Health
 	}
-	for i := range stage.checks {
-		if err := stage.lookAt(ctx, &stage.checks[i]); err != nil {
-			return err
-		}
-	}
-	stage.judge(r.options.Clock.Now())
-	return stage.impossible()
+	return nil
 }
 
 // lookAt reads one ready check as the stage's account.

@@ -71,8 +71,8 @@ type stage struct {
 	results map[inventory.Key]health.Result
 	checks  []checkResult
 	readyAt time.Time
-	// stale is true when something of the results and checks is not of this pass.
-	stale bool
+	// stale is true when something of the results is not of this pass, and unlooked when something of the checks is not.
+	stale, unlooked bool
 }
 
 // New is a run at its beginning. stages has an entry for each cleared stage; recorded are the entries of all inventories.
@@ -82,12 +82,12 @@ func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v
 	}
 	for i, clearedStage := range cleared.Stages() {
 		next := &stage{
-			Stage:   stages[i],
-			cleared: clearedStage,
-			written: map[inventory.Key]bool{},
-			results: map[inventory.Key]health.Result{},
-			checks:  unlooked(clearedStage.Checks()),
-			stale:   len(clearedStage.Checks()) > 0,
+			Stage:    stages[i],
+			cleared:  clearedStage,
+			written:  map[inventory.Key]bool{},
+			results:  map[inventory.Key]health.Result{},
+			checks:   unlooked(clearedStage.Checks()),
+			unlooked: len(clearedStage.Checks()) > 0,
 		}
 		next.state = rollout.Stage{
 			Name: clearedStage.Name(), Timeout: next.Timeout, StartedAt: next.StartedAt,
@@ -166,7 +166,7 @@ func (p Progress) Held() bool { return p.Step == rollout.Hold }
 // progress so far; the run must then be dropped.
 func (r *Run) Advance(ctx context.Context, book *store.Book) (Progress, error) {
 	for _, stage := range r.stages {
-		stage.stale = stage.stale || r.resumed
+		stage.stale, stage.unlooked = r.resumed, len(stage.checks) > 0
 	}
 	for {
 		decision := rollout.Decide(r.options.Clock.Now(), r.states())
@@ -210,7 +210,7 @@ func (r *Run) stale(decision rollout.Decision) *stage {
 		first, last = decision.Stage, decision.Stage+1
 	}
 	for _, stage := range r.stages[first:last] {
-		if stage.stale {
+		if stage.stale || stage.unlooked {
 			return stage
 		}
 	}
