@@ -78,6 +78,12 @@ func TestObjectThatCannotBeChangedIsNotTouched(t *testing.T) {
 			before: service("ports: [{port: 80}]"), after: service("ports: []"),
 			want: []string{"spec.ports: Required value", "a new one would be refused too"},
 		},
+		"it asks never to be deleted": {
+			kind: "ConfigMap", object: "a", fields: "force: true",
+			before: strings.Replace(sealed("a", "1"), "metadata: {", "metadata: {annotations: {"+v1.AnnotationPrune+": disabled}, ", 1),
+			after:  sealed("a", "2"),
+			want:   []string{"the annotation " + v1.AnnotationPrune + ": disabled keeps it from being deleted and made anew"},
+		},
 		"data would be lost": {
 			kind: "PersistentVolumeClaim", object: "data", fields: "force: true",
 			before: claim("one"), after: claim("two"),

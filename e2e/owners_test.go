@@ -177,8 +177,8 @@ func TestObjectOfAVersionThatIsGoneIsApplied(t *testing.T) {
 	n.uid(t, n.configMap("a"))
 }
 
-// T-115: what a StageSet has applied is found with kubectl, by the labels that api.md promises, also where names are too long
-// for a label.
+// T-115: what a StageSet has applied is found with kubectl, by the labels that api.md promises, also where names are too
+// long for a label.
 func TestAppliedObjectsAreFoundWithKubectl(t *testing.T) {
 	n := shared(t).tenant(t)
 	long := strings.Repeat("long", 30)

@@ -23,6 +23,8 @@ func (w *writer) vacate(ctx context.Context, object *preflight.Object) (free, de
 		return true, false, nil // there is another one already
 	case live.GetDeletionTimestamp() != nil:
 		return false, false, nil
+	case preflight.Protected(live):
+		return false, false, preflight.ErrProtected // since the preflight
 	}
 	free, err = w.stage.Target().Delete(ctx, gvk, key.Namespace, key.Name, tenant.DeleteOptions{
 		UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(), DependentsFirst: true,

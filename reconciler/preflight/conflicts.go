@@ -1,6 +1,8 @@
 package preflight
 
 import (
+	"errors"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -33,11 +35,13 @@ const (
 		"or annotate it with " + v1.AnnotationForce + ": " + v1.ForceEnabled
 	adviceDataLoss = "only a new object can have it: as its data would be lost, only a rule of stages[].conflictPolicy with " +
 		"allowDataLoss lets it be deleted and made anew"
+	adviceKept = "only a new object can have it: the annotation " + v1.AnnotationPrune + ": " + v1.PruneDisabled +
+		" keeps it from being deleted and made anew"
 	adviceNever = "only a new object can have it: it is never deleted and made anew, because all that is in it would be lost"
 )
 
-// action is what happens to an object; for Fail, with what to do.
-func (c Conflicts) action(object *unstructured.Unstructured) (action v1.ConflictAction, advice string) {
+// action is what happens to an object, of which live is what there is; for Fail, with what to do.
+func (c Conflicts) action(object, live *unstructured.Unstructured) (action v1.ConflictAction, advice string) {
 	action, lossAllowed := c.choose(object)
 	kind := object.GroupVersionKind().GroupKind()
 	switch {
@@ -45,6 +49,8 @@ func (c Conflicts) action(object *unstructured.Unstructured) (action v1.Conflict
 		return action, ""
 	case containers[kind]:
 		return v1.ConflictFail, adviceNever
+	case Protected(object) || Protected(live):
+		return v1.ConflictFail, adviceKept
 	case dataKinds[kind] && !(action == v1.ConflictRecreate && lossAllowed):
 		return v1.ConflictFail, adviceDataLoss
 	case action == v1.ConflictRecreate:
@@ -52,6 +58,14 @@ func (c Conflicts) action(object *unstructured.Unstructured) (action v1.Conflict
 	default:
 		return v1.ConflictFail, adviceRecreate
 	}
+}
+
+// ErrProtected is the refusal to delete an object that asks never to be deleted.
+var ErrProtected = errors.New(adviceKept)
+
+// Protected is true for an object that asks never to be deleted.
+func Protected(object *unstructured.Unstructured) bool {
+	return object.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled
 }
 
 func (c Conflicts) choose(object *unstructured.Unstructured) (action v1.ConflictAction, lossAllowed bool) {

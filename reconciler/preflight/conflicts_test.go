@@ -14,9 +14,10 @@ import (
 
 func TestConflictAction(t *testing.T) {
 	const (
-		claim   = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: team-a}"
-		forced  = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {stages.metio.wtf/force: enabled}}"
-		claimed = "apiVersion: v1\nkind: PersistentVolumeClaim\n" +
+		claim     = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: team-a}"
+		forced    = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {stages.metio.wtf/force: enabled}}"
+		protected = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain, annotations: {stages.metio.wtf/prune: disabled}}"
+		claimed   = "apiVersion: v1\nkind: PersistentVolumeClaim\n" +
 			"metadata: {name: data, annotations: {stages.metio.wtf/force: enabled}}"
 	)
 	rule := func(action v1.ConflictAction, target v1.ConflictTarget) v1.ConflictRule {
@@ -31,6 +32,7 @@ func TestConflictAction(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stage  v1.Stage
 		object string
+		live   string // as object if it is empty
 		want   v1.ConflictAction
 		advice string
 	}{
@@ -59,8 +61,16 @@ func TestConflictAction(t *testing.T) {
 				rule(v1.ConflictKeepExisting, v1.ConflictTarget{})),
 			object: plain, want: v1.ConflictRecreate,
 		},
-		"a claim by force":      {stage: force, object: claim, want: v1.ConflictFail, advice: "allowDataLoss"},
-		"a claim by annotation": {object: claimed, want: v1.ConflictFail, advice: "allowDataLoss"},
+		"what asks never to be deleted": {
+			stage:  policy("", rule(v1.ConflictRecreate, v1.ConflictTarget{})),
+			object: protected, live: plain, want: v1.ConflictFail, advice: "keeps it from being deleted",
+		},
+		"what somebody has asked that of": {
+			stage: force, object: plain, live: protected, want: v1.ConflictFail, advice: "keeps it from being deleted",
+		},
+		"what asks that may be kept": {stage: policy(v1.ConflictKeepExisting), object: protected, want: v1.ConflictKeepExisting},
+		"a claim by force":           {stage: force, object: claim, want: v1.ConflictFail, advice: "allowDataLoss"},
+		"a claim by annotation":      {object: claimed, want: v1.ConflictFail, advice: "allowDataLoss"},
 		"a claim by a rule": {
 			stage:  policy("", rule(v1.ConflictRecreate, v1.ConflictTarget{})),
 			object: claim, want: v1.ConflictFail, advice: "allowDataLoss",
@@ -71,7 +81,11 @@ func TestConflictAction(t *testing.T) {
 		"a definition":               {stage: force, object: crd, want: v1.ConflictFail, advice: "never deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, advice := ConflictsOf(tc.stage).action(object(t, tc.object))
+			live := object(t, tc.object)
+			if tc.live != "" {
+				live = object(t, tc.live)
+			}
+			got, advice := ConflictsOf(tc.stage).action(object(t, tc.object), live)
 			if got != tc.want || !strings.Contains(advice, tc.advice) || tc.advice == "" && advice != "" {
 				t.Errorf("got %s (%s), want %s (%s)", got, advice, tc.want, tc.advice)
 			}

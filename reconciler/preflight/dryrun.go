@@ -56,7 +56,7 @@ type checker struct {
 // check finds out what has to be done about a changed object. Its error is a refusal (IsRefusal), or says that the target
 // cannot be asked.
 func (c checker) check(ctx context.Context, object *Object) error {
-	object.recreate = false
+	object.recreate, object.outdated = false, false
 	if object.state == drift.Suspect {
 		return c.verify(ctx, object)
 	}

@@ -45,7 +45,7 @@ func (c checker) resolve(ctx context.Context, object *Object, refusal error) err
 	if err != nil {
 		return err
 	}
-	action, advice := c.stage.conflicts.action(desired)
+	action, advice := c.stage.conflicts.action(desired, live)
 	refused := &immutableError{refusal: refusal, reason: v1.ReasonApplyFailed, advice: advice}
 	if err := c.acceptAnew(ctx, desired); err != nil {
 		if !IsRefusal(err) {

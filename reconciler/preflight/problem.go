@@ -46,7 +46,7 @@ func (p Problem) text(advice string) string {
 }
 
 // Refused is one *failure.Error that lists all problems, ordered by stage and object; nil if there are none. Its reason is
-// that of the gravest: a conflict, then missing permissions, then what is wrong whatever the cluster, then anything else.
+// that of the gravest listed: a conflict, then missing permissions, then what is wrong whatever the cluster, then the rest.
 // What the account may do is asked for those that are listed, since permissions, quotas and policies refuse alike.
 func Refused(ctx context.Context, problems []Problem) error {
 	if len(problems) == 0 {
@@ -155,7 +155,7 @@ func IsRefusal(err error) bool {
 		return !apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsUnexpectedServerError(err) &&
 			!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err)
 	}
-	return isConflict(err) || meta.IsNoMatchError(err)
+	return isConflict(err) || meta.IsNoMatchError(err) || errors.Is(err, ErrProtected)
 }
 
 // missesNamespace is true when the namespace of an object does not exist, as the API server says when it cannot create it.

@@ -1,5 +1,5 @@
-// Package waves says in which order the objects of a stage are applied: by kind, and by what they name themselves. It is pure:
-// it knows what is rendered, and nothing of what is live.
+// Package waves says in which order the objects of a stage are applied: by kind, and by what they name themselves. It is
+// pure: it knows what is rendered, and nothing of what is live.
 package waves
 
 import (
@@ -41,8 +41,8 @@ type Problem struct {
 const stride = 1 << 16
 
 // Order gives every object of a release, by stage, its wave: after the kinds that come before its own, and after what its
-// annotation names. Definitions and what is named are gates. The problems are references that lead nowhere, to a later stage,
-// or in a circle; they are the same for the same objects in the same order.
+// annotation names. Definitions and what is named are gates. The problems are references that lead nowhere, to a later
+// stage, or in a circle; they are the same for the same objects in the same order.
 func Order(stages [][]*Object) []Problem {
 	all := release{stages: map[inventory.Key]int{}, objects: map[inventory.Key]*Object{}}
 	for number, objects := range stages {
