@@ -22,7 +22,7 @@ var profiles = flag.String("profiles", "", "folder that benchmarks write heap an
 // profiler reads the profiles of a program that runs with its arguments.
 type profiler struct{ address string }
 
-func newProfiler(b *testing.B) profiler {
+func newProfiler(b testing.TB) profiler {
 	b.Helper()
 	return profiler{address: fmt.Sprintf("127.0.0.1:%d", process.FreePort(b))}
 }
@@ -31,11 +31,23 @@ func newProfiler(b *testing.B) profiler {
 func (p profiler) argument() string { return "--debug-bind-address=" + p.address }
 
 // allocated is how many bytes the program has allocated since it began.
-func (p profiler) allocated(b *testing.B) int64 {
+func (p profiler) allocated(b testing.TB) int64 {
 	b.Helper()
-	match := regexp.MustCompile(`(?m)^# TotalAlloc = (\d+)$`).FindSubmatch(p.get(b, "heap?debug=1"))
+	return p.memory(b, "heap?debug=1", "TotalAlloc")
+}
+
+// live is how many bytes the program has in its heap after a collection.
+func (p profiler) live(b testing.TB) int64 {
+	b.Helper()
+	return p.memory(b, "heap?debug=1&gc=1", "HeapAlloc")
+}
+
+// memory is one of the numbers at the end of a heap profile.
+func (p profiler) memory(b testing.TB, profile, name string) int64 {
+	b.Helper()
+	match := regexp.MustCompile(`(?m)^# ` + name + ` = (\d+)$`).FindSubmatch(p.get(b, profile))
 	if match == nil {
-		b.Fatal("the heap profile does not say how much was allocated")
+		b.Fatalf("the heap profile does not have %s", name)
 	}
 	total, err := strconv.ParseInt(string(match[1]), 10, 64)
 	if err != nil {
@@ -58,7 +70,7 @@ func (p profiler) keep(b *testing.B, when string) {
 	}
 }
 
-func (p profiler) get(b *testing.B, what string) []byte {
+func (p profiler) get(b testing.TB, what string) []byte {
 	b.Helper()
 	request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://"+p.address+"/debug/pprof/"+what, nil)
 	if err != nil {
