@@ -4,6 +4,7 @@
 //
 // The dialect is that of ValidatingAdmissionPolicy: the same libraries, variables and types. It has one variable more
 // (tenant), and its own limits. The API server's evaluators are not used, because their set of variables is closed and they
-// stop at a budget that is common to all expressions; programs are compiled with the API server's environment and evaluated
-// with our own activation.
+// stop at a budget that is common to all expressions; programs are compiled with the API server's environment, and where their
+// cost cannot matter with one of the same functions that does not count it (unmetered.go), and evaluated with our own
+// activation.
 package celenv
