@@ -110,19 +110,20 @@ func (w *world) by(t *testing.T, manager, manifest string) {
 // updated writes a manifest as a field manager that does not apply.
 func (w *world) updated(t *testing.T, manager, manifest string) {
 	t.Helper()
-	admin, object := w.Client(t), w.object(t, manifest)
-	live := object.DeepCopy()
-	err := admin.Get(t.Context(), client.ObjectKeyFromObject(object), live)
-	switch {
-	case apierrors.IsNotFound(err):
-		err = admin.Create(t.Context(), object, client.FieldOwner(manager))
-	case err == nil:
+	admin := w.Client(t)
+	cluster.Eventually(t, func(ctx context.Context) error { // the cluster's own controllers write too
+		object := w.object(t, manifest)
+		live := object.DeepCopy()
+		err := admin.Get(ctx, client.ObjectKeyFromObject(object), live)
+		switch {
+		case apierrors.IsNotFound(err):
+			return admin.Create(ctx, object, client.FieldOwner(manager))
+		case err != nil:
+			return err
+		}
 		object.SetResourceVersion(live.GetResourceVersion())
-		err = admin.Update(t.Context(), object, client.FieldOwner(manager))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+		return admin.Update(ctx, object, client.FieldOwner(manager))
+	})
 }
 
 // apply does what a release does with an object: dry-run, inherit, apply.

@@ -222,8 +222,9 @@ func TestRejectedTokenIsForgotten(t *testing.T) {
 // Many requests that get a 401 for the same token cause one request for another.
 func TestRejectedTokenIsReplacedOnceForAll(t *testing.T) {
 	server := newFaulty(t)
+	const requests = 20
 	var late sync.WaitGroup
-	late.Add(20)
+	late.Add(requests)
 	server.serve = func(w http.ResponseWriter, _ *http.Request, token string) {
 		if token == "1" {
 			// All have been sent with the old token before the first is refused.
@@ -234,9 +235,11 @@ func TestRejectedTokenIsReplacedOnceForAll(t *testing.T) {
 		}
 		answer(w, http.StatusOK, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app"}}`)
 	}
-	client := clientFor(t, newClients(t, tenant.Options{Config: server.config()}), deployer)
+	// One namespace has a quarter of what may be at the server at once.
+	clients := newClients(t, tenant.Options{Config: server.config(), InFlight: 4 * requests})
+	client := clientFor(t, clients, deployer)
 	var group sync.WaitGroup
-	for range 20 {
+	for range requests {
 		group.Go(func() {
 			if err := get(t.Context(), client); err != nil {
 				t.Error(err)
