@@ -78,9 +78,6 @@ func TestDriftOfWhatIsNotAtHandIsSaid(t *testing.T) {
 	first := n.source(t, "app", map[string]string{"one/a.yaml": configMap("first", "1"), "two/b.yaml": configMap("second", "1")})
 	n.stageSet(t, "app", "interval: 24h"+twoStages("app"))
 	n.waitReady(t, "app", "app", first)
-	n.patch(t, n.configMap("first"), `{"data":{"value":"theirs"}}`)
-	n.patch(t, n.configMap("second"), `{"data":{"value":"theirs"}}`)
-	mark := n.Audit(t)
 	// Stage one now has more to it, which does not render; stage two is what it was.
 	n.stageSet(t, "app", "interval: 24h"+`
 serviceAccountName: `+deployer+`
@@ -91,6 +88,10 @@ stages:
   sourceRef: {kind: GitRepository, name: missing}
 - {name: two, path: two, sourceRef: {kind: GitRepository, name: app}}
 `)
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True", v1.ReasonSourceNotFound))
+	mark := n.Audit(t)
+	n.patch(t, n.configMap("first"), `{"data":{"value":"theirs"}}`)
+	n.patch(t, n.configMap("second"), `{"data":{"value":"theirs"}}`)
 	n.asked(t, "app", "now", v1.ReasonSourceNotFound)
 	n.hasValue(t, "first", "theirs")
 	n.hasValue(t, "second", "1")
@@ -103,7 +104,9 @@ stages:
 
 // I2: what the policies deny is not corrected either.
 func TestDriftOfWhatIsDeniedIsLeft(t *testing.T) {
-	n := shared(t).tenant(t)
+	s := setup(t)
+	s.ownReconciler(t) // a new policy has everything looked at, also what other tests are about
+	n := s.tenant(t)
 	first := n.source(t, "app", map[string]string{"a.yaml": configMap("first", "1")})
 	n.stageSet(t, "app", "interval: 24h"+oneStage("app"))
 	n.waitReady(t, "app", "app", first)

@@ -159,6 +159,16 @@ func TestTimeoutHoldsAndFinishesByItself(t *testing.T) {
 	n.waitReady(t, "app", "app", revision)
 }
 
+// T-47, T-38: a rollout that says that it exceeded its deadline has failed, however long the timeout.
+func TestDeploymentThatExceedsItsDeadlineHasFailed(t *testing.T) {
+	n := shared(t).tenant(t)
+	web := strings.Replace(heldDeployment("web", "1"), "  replicas: 1\n", "  replicas: 1\n  progressDeadlineSeconds: 1\n", 1)
+	n.source(t, "app", map[string]string{"one/web.yaml": web, "two/settings.yaml": configMap("settings", "1")})
+	n.stageSet(t, "app", "timeout: 24h"+twoStages("app"))
+	n.refusedForHealth(t, "stage one: Deployment.apps "+n.namespace+"/web: ")
+	n.absent(t, n.configMap("settings"))
+}
+
 // A rollback is refused by name as long as there is none.
 func TestRollbackIsRefusedForNow(t *testing.T) {
 	n := shared(t).bareTenant(t)

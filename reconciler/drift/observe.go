@@ -90,14 +90,16 @@ type Wanted struct {
 type observer struct {
 	reader Reader
 	owner  ownership.Owner
-	into   Snapshot
+	// manager is the owner's field manager.
+	manager string
+	into    Snapshot
 }
 
-// Observe reads what is wanted of the owner's objects. An entry that the LIST does not return is fetched by name before it is called
-// missing: somebody may have removed its label. Where listing is forbidden, each object is fetched by name. A kind that the
-// API server does not serve has no objects.
+// Observe reads what is wanted of the owner's objects. An entry that the LIST does not return is fetched by name before it is
+// called missing: somebody may have removed its label. Where listing is forbidden, each object is fetched by name. A kind that
+// the API server does not serve has no objects.
 func Observe(ctx context.Context, reader Reader, owner ownership.Owner, wanted []Wanted) (Snapshot, error) {
-	o := observer{reader: reader, owner: owner, into: Snapshot{}}
+	o := observer{reader: reader, owner: owner, manager: owner.FieldManager(), into: Snapshot{}}
 	for _, group := range grouped(wanted) {
 		if err := o.observe(ctx, group); err != nil {
 			return nil, err
@@ -108,7 +110,7 @@ func Observe(ctx context.Context, reader Reader, owner ownership.Owner, wanted [
 
 func (o observer) see(ctx context.Context, key inventory.Key, judge *health.Judge, obj *unstructured.Unstructured) {
 	live := LiveOf(ctx, o.reader, judge, obj)
-	live.Managed = ownership.Manages(obj, o.owner.FieldManager())
+	live.Managed = ownership.Manages(obj, o.manager)
 	o.into[key] = live
 }
 

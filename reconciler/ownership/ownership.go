@@ -3,6 +3,8 @@
 package ownership
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -69,12 +71,13 @@ func stamped(obj *unstructured.Unstructured, key string) string {
 	return label
 }
 
-// Manages is true when managedFields have an Apply entry of the manager.
+// Manages is true when managedFields have an Apply entry of the manager. It decodes no entry: it is asked about every object
+// of every pass.
 func Manages(live *unstructured.Unstructured, manager string) bool {
-	for _, entry := range live.GetManagedFields() {
-		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply {
-			return true
-		}
-	}
-	return false
+	metadata, _ := live.Object["metadata"].(map[string]any)
+	entries, _ := metadata["managedFields"].([]any)
+	return slices.ContainsFunc(entries, func(item any) bool {
+		entry, _ := item.(map[string]any)
+		return entry["manager"] == manager && entry["operation"] == string(metav1.ManagedFieldsOperationApply)
+	})
 }
