@@ -43,10 +43,8 @@ func TestDeletionGoesThroughTheStagesInReverse(t *testing.T) {
 			}
 
 			n.WaitFor(t, n.configMap("two"), beingDeleted)
-			message := n.waitRefused(t, "app", v1.ReasonTerminating)
-			if want := "waits for the deletion of ConfigMap " + n.namespace + "/two"; !strings.Contains(message, want) {
-				t.Errorf("message %q does not contain %q", message, want)
-			}
+			n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonTerminating),
+				messageHas("waits for the deletion of ConfigMap "+n.namespace+"/two"))
 			n.request(t, "app", "look")
 			n.wait(t, "app", handled("look"))
 			n.unchanged(t, n.configMap("one"), uid)
