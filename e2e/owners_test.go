@@ -124,6 +124,25 @@ func (n *tenant) byAge(t *testing.T, a, b string) (older, younger string) {
 	return a, b
 }
 
+// T-68: a StageSet that never had an object takes nothing with it when it goes, and neither does one that keeps what it had.
+func TestDeletingEitherOfTwoStageSetsLeavesWhatOneKeeps(t *testing.T) {
+	n := shared(t).tenant(t)
+	first := n.source(t, "first", map[string]string{"app.yaml": configMap("common", "first")})
+	n.stageSet(t, "first", "serviceAccountName: "+deployer+"\n"+
+		"stages: [{name: app, prune: false, sourceRef: {kind: GitRepository, name: first}}]\n")
+	n.waitReady(t, "first", "first", first)
+	uid := n.uid(t, n.configMap("common"))
+	n.source(t, "second", map[string]string{"app.yaml": configMap("common", "second")})
+	n.stageSet(t, "second", oneStage("second"))
+	n.waitRefused(t, "second", v1.ReasonConflict)
+	for _, name := range []string{"second", "first"} {
+		n.delete(t, name)
+		n.gone(t, name)
+		n.unchanged(t, n.configMap("common"), uid)
+	}
+	n.hasValue(t, "common", "first")
+}
+
 // T-56: a Deployment keeps its replicas when a release stops to say how many.
 func TestReplicasStayWhenTheyAreNotRenderedAnyMore(t *testing.T) {
 	n := shared(t).tenant(t)
