@@ -21,8 +21,9 @@ var notObjects = []string{
 	"", "kustomize.config.k8s.io/v1beta1", "kustomize.config.k8s.io/v1alpha1", "cert-manager.io/v1",
 }
 
-// Every object in the documents is one that the API server takes as it is written there: no field is unknown, none is missing.
-// What policies.md and sources-and-builds.md show is read from files, by stagesetctl and by builds, and tested there (e2e/admission, docs).
+// Every object in the documents is one that the API server takes as it is written there: no field is unknown, and none is
+// missing. What policies.md and sources-and-builds.md show is read from files, by stagesetctl and by builds, and tested
+// there (e2e/admission, docs).
 func TestObjectsInTheDocuments(t *testing.T) {
 	n := shared(t).tenant(t)
 	paths, err := filepath.Glob("../docs/*.md")
@@ -70,8 +71,8 @@ func (n *tenant) acceptable(t *testing.T, path string, object *unstructured.Unst
 		object.SetNamespace(n.namespace)
 	}
 	strict := client.WithFieldValidation(n.Client, "Strict")
-	err = strict.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("docs"), client.DryRunAll)
-	if err != nil {
+	sent := client.ApplyConfigurationFromUnstructured(object)
+	if err := strict.Apply(t.Context(), sent, client.FieldOwner("docs"), client.DryRunAll); err != nil {
 		text, _ := yaml.Marshal(object.Object)
 		t.Errorf("%s: %s %s: %v\n%s", path, object.GetKind(), object.GetName(), err, strings.TrimSpace(string(text)))
 	}
