@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -51,6 +50,9 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 
 // interrupted is the outcome of a deletion that something of our own keeps from going on.
 func interrupted(err error) outcome {
+	if ended := failed(err); ended.postponed {
+		return ended
+	}
 	return failed(failure.NewTransient(v1.ReasonTerminating, "%w", err))
 }
 
@@ -165,7 +167,7 @@ func (r *Reconciler) nothingMissed(ctx context.Context, snap *snapshot) error {
 	}
 	for i := range live {
 		if live[i].Spec.StageSet == snap.set.Name && !snap.book.Holds(&live[i]) {
-			return errors.New("the inventory changed during the pass: it starts again")
+			return failure.NewTransient(v1.ReasonProgressing, "the inventory changed during the pass: it starts again")
 		}
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/teardown"
@@ -42,7 +41,7 @@ func TestAnInventoryThatTheCacheDoesNotShowIsNotGivenUp(t *testing.T) {
 			}
 			r := &Reconciler{Live: cache(shard.DeepCopy())}
 			ended := r.letGo(t.Context(), &snapshot{set: set, book: book}, teardown.Orphans{})
-			if ended.released || ended.Failure == nil || ended.Failure.Kind != failure.Transient {
+			if ended.released || !ended.postponed {
 				t.Errorf("the StageSet was let go: %+v", ended)
 			}
 		})

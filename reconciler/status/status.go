@@ -177,7 +177,7 @@ func (c conditions) held(reason, message string) {
 }
 
 func (c conditions) stillRunning(message string) string {
-	if c.set.Status.Revision == "" {
+	if c.set.Status.Revision == "" || !c.set.DeletionTimestamp.IsZero() {
 		return message
 	}
 	running := "; still running " + cut(c.set.Status.Revision, maxMessage/2)

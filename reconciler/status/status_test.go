@@ -183,6 +183,18 @@ func TestWhatRunsIsNotCut(t *testing.T) {
 	}
 }
 
+// What is being deleted does not run on.
+func TestWhatIsBeingDeletedDoesNotRun(t *testing.T) {
+	set := running()
+	set.DeletionTimestamp = &metav1.Time{Time: now}
+	waiting := failure.NewWaiting(v1.ReasonTerminating, time.Second, "waits for the deletion of ConfigMap a/b")
+	for _, condition := range Next(set, Outcome{Kind: Failed, Failure: waiting}, now).Conditions {
+		if want := "waits for the deletion of ConfigMap a/b"; condition.Message != want {
+			t.Errorf("the message of %s is %q, want %q", condition.Type, condition.Message, want)
+		}
+	}
+}
+
 func TestHistory(t *testing.T) {
 	stalled := failure.NewStalled(v1.ReasonApplyFailed, "no")
 	waiting := failure.NewWaiting(v1.ReasonHealthCheckTimedOut, 0, "slow")
