@@ -73,8 +73,11 @@ func (l *Loops) drifts(found drift.Found) (looping, left bool) {
 
 // pause doubles with each correction, from twice the interval.
 func (l *Loops) pause(times int) time.Duration {
-	const maxDoublings = 16
-	return min(l.interval<<min(times-loopAfter+1, maxDoublings), max(maxLoopPause, l.interval))
+	pause, longest := l.interval, max(maxLoopPause, l.interval)
+	for times >= loopAfter && pause < longest {
+		pause, times = pause*2, times-1
+	}
+	return min(pause, longest)
 }
 
 // corrected notes that a drift was corrected.

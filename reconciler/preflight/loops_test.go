@@ -74,10 +74,11 @@ func TestLoops(t *testing.T) {
 // However often, once in a day it is tried again, or after the interval if that is longer.
 func TestLoopPauseIsBounded(t *testing.T) {
 	got := map[time.Duration]time.Duration{}
-	for _, interval := range []time.Duration{10 * time.Minute, 36 * time.Hour} {
+	const years = 20 * 365 * 24 * time.Hour
+	for _, interval := range []time.Duration{10 * time.Minute, 36 * time.Hour, years} {
 		got[interval] = (&Loops{interval: interval}).pause(1000)
 	}
-	want := map[time.Duration]time.Duration{10 * time.Minute: 24 * time.Hour, 36 * time.Hour: 36 * time.Hour}
+	want := map[time.Duration]time.Duration{10 * time.Minute: 24 * time.Hour, 36 * time.Hour: 36 * time.Hour, years: years}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
 	}
