@@ -81,7 +81,8 @@ func TestDependencyOnAForeignStageSetTellsNothing(t *testing.T) {
 
 	// RBAC is what shows it.
 	n.grant(t, other.namespace, deployer, "ClusterRole", "view")
-	n.wait(t, "on-missing", cluster.Condition(v1.ConditionReady, "False", v1.ReasonDependencyNotReady), messageHas("does not exist"))
+	n.wait(t, "on-missing", messageHas("does not exist"),
+		cluster.Condition(v1.ConditionReady, "False", v1.ReasonDependencyNotReady))
 	n.wait(t, "on-exists", cluster.Condition(v1.ConditionReady, "False", v1.ReasonDependencyCycle))
 }
 

@@ -105,7 +105,8 @@ func (n *tenant) passTakes(t *testing.T, token string) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := watcher.Watch(ctx, &v1.StageSetList{}, client.InNamespace(n.namespace), client.MatchingFields{"metadata.name": "app"})
+	itself := client.MatchingFields{"metadata.name": "app"}
+	stream, err := watcher.Watch(ctx, &v1.StageSetList{}, client.InNamespace(n.namespace), itself)
 	if err != nil {
 		t.Fatal(err)
 	}

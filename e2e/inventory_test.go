@@ -40,7 +40,8 @@ func TestLostInventoryIsFoundAgain(t *testing.T) {
 	}
 
 	// The labels of the event are what kubectl takes.
-	output, err := n.kubectl(t, "", "get", "configmaps", "--all-namespaces", "--output=name", "--selector="+n.labelsOfLost(t, "app"))
+	output, err := n.kubectl(t, "", "get", "configmaps", "--all-namespaces", "--output=name",
+		"--selector="+n.labelsOfLost(t, "app"))
 	if want := "configmap/a\nconfigmap/b\n"; err != nil || output != want {
 		t.Errorf("kubectl finds %q, want %q (%v)", output, want, err)
 	}

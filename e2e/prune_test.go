@@ -135,7 +135,8 @@ func TestAnnotationKeepsAnObject(t *testing.T) {
 // manifest is gone before it is put back.
 func TestAnnotationOfTheManifestOutlivesTheLiveOne(t *testing.T) {
 	n := shared(t).tenant(t)
-	kept := strings.Replace(configMap("kept", "1"), "{name: kept}", "{name: kept, annotations: {"+v1.AnnotationPrune+": disabled}}", 1)
+	kept := strings.Replace(configMap("kept", "1"), "{name: kept}",
+		"{name: kept, annotations: {"+v1.AnnotationPrune+": disabled}}", 1)
 	first := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1"), "kept.yaml": kept})
 	n.stageSet(t, "app", oneStage("app"))
 	n.waitReady(t, "app", "app", first)

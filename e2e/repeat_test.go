@@ -68,7 +68,8 @@ func TestHistoryOfReleases(t *testing.T) {
 	n.stageSet(t, "app", "retryInterval: 1s"+oneStage("app"))
 	n.waitReady(t, "app", "app", first)
 	broken := n.source(t, "app", map[string]string{"a.yaml": "kind: ConfigMap"})
-	n.wait(t, "app", n.revision("lastAttemptedRevisions", "app", broken), cluster.Condition(v1.ConditionReady, "False", v1.ReasonBuildFailed))
+	n.wait(t, "app", n.revision("lastAttemptedRevisions", "app", broken),
+		cluster.Condition(v1.ConditionReady, "False", v1.ReasonBuildFailed))
 	third := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "3")})
 	set := n.waitReady(t, "app", "app", third)
 	var got []string

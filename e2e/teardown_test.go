@@ -367,7 +367,8 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]`, n.namespace,
 	n.waitReady(t, "app", "app", first)
 	n.delete(t, "app")
 	n.gone(t, "app")
-	n.waitEvent(t, "app", "Warning", v1.EventOrphaned, "because it would take the StageSet, or the product, with it: Namespace "+n.namespace)
+	n.waitEvent(t, "app", "Warning", v1.EventOrphaned,
+		"because it would take the StageSet, or the product, with it: Namespace "+n.namespace)
 	n.absent(t, n.configMap("a"))
 	n.unchanged(t, own, uid)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stageset/stageset/reconciler/queue"
 )
 
-// Pauses after a pass that could not even read or write what is the reconciler's own. controller-runtime's go up to a quarter
-// of an hour, which would be how long an API server that is back again is not noticed.
+// Pauses after a pass that could not even read or write what is the reconciler's own. controller-runtime's go up to a
+// quarter of an hour, which would be how long an API server that is back again is not noticed.
 const (
 	minRetry = time.Second
 	maxRetry = 30 * time.Second

@@ -15,7 +15,9 @@ func TestWhatIsOurOwnIsTriedAgainSoon(t *testing.T) {
 	for range 7 {
 		got = append(got, limiter.When(request))
 	}
-	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, maxRetry, maxRetry}
+	want := []time.Duration{
+		time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, maxRetry, maxRetry,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
 	}

@@ -125,7 +125,8 @@ func TestConcludeTellsOnlyWhatIsNew(t *testing.T) {
 	conclude(failed(again))
 	conclude(failed(failure.NewTransient(v1.ReasonTargetUnreachable, "read tcp 10.0.0.1:1->10.0.0.2:443: reset")))
 	third := conclude(failed(failure.NewTransient(v1.ReasonTargetUnreachable, "read tcp 10.0.0.1:2->10.0.0.2:443: reset")))
-	if fourth := conclude(failed(failure.NewTransient(v1.ReasonTargetUnreachable, "read tcp 10.0.0.1:3->10.0.0.2:443: reset"))); fourth != third {
+	fourth := conclude(failed(failure.NewTransient(v1.ReasonTargetUnreachable, "read tcp 10.0.0.1:3->10.0.0.2:443: reset")))
+	if fourth != third {
 		t.Error("what differs in nothing that matters is written again")
 	}
 	conclude(failed(failure.NewWaiting(v1.ReasonSourceNotReady, 0, "no artifact")))

@@ -15,9 +15,9 @@ import (
 	"github.com/stageset/stageset/reconciler/pipeline"
 )
 
-// reportLost says which stages have applied objects that no inventory records any more. Nothing can be deleted of them: what
-// is rendered now is found again by the next apply, and what is not only its labels tell. It is said once for each loss that a
-// process sees. A teardown that has begun takes the records away itself.
+// reportLost says which stages have applied objects that no inventory records any more. Nothing can be deleted of them:
+// what is rendered now is found again by the next apply, and what is not only its labels tell. It is said once for each
+// loss that a process sees. A teardown that has begun takes the records away itself.
 func (r *Reconciler) reportLost(ctx context.Context, snap *snapshot) error {
 	ready := meta.FindStatusCondition(snap.set.Status.Conditions, v1.ConditionReady)
 	if ready != nil && ready.Reason == v1.ReasonTerminating {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -132,16 +133,21 @@ func TestMidway(t *testing.T) {
 // A failure is forgotten when anything of what it depends on changes, as far as the pass came to know it.
 func TestFailuresAreLatched(t *testing.T) {
 	full := []string{"1", "", "policies", "pins", "dependencies"}
+	with := func(another int) []string {
+		known := slices.Clone(full)
+		known[another] = "another"
+		return known
+	}
 	cases := map[string]struct {
 		passes [][]string // what each knows
 		want   int        // failures that count in the end
 	}{
 		"the same":                        {passes: [][]string{full, full, full}, want: 3},
-		"another generation":              {passes: [][]string{full, full, {"2", "", "policies", "pins", "dependencies"}}, want: 1},
-		"asked for":                       {passes: [][]string{full, full, {"1", "now", "policies", "pins", "dependencies"}}, want: 1},
-		"other policies":                  {passes: [][]string{full, full, {"1", "", "others", "pins", "dependencies"}}, want: 1},
-		"other pins":                      {passes: [][]string{full, full, {"1", "", "policies", "others", "dependencies"}}, want: 1},
-		"another version of a dependency": {passes: [][]string{full, full, {"1", "", "policies", "pins", "others"}}, want: 1},
+		"another generation":              {passes: [][]string{full, full, with(0)}, want: 1},
+		"asked for":                       {passes: [][]string{full, full, with(1)}, want: 1},
+		"other policies":                  {passes: [][]string{full, full, with(2)}, want: 1},
+		"other pins":                      {passes: [][]string{full, full, with(3)}, want: 1},
+		"another version of a dependency": {passes: [][]string{full, full, with(4)}, want: 1},
 		"did not come as far":             {passes: [][]string{full, {"1", ""}, full}, want: 3},
 		"did not come as far, and then another": {
 			passes: [][]string{full, {"1", ""}, {"1", "", "policies", "others", "dependencies"}}, want: 1,

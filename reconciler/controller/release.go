@@ -95,7 +95,9 @@ func (r *Reconciler) repeated(set *v1.StageSet, ended outcome) string {
 func failed(err error) outcome {
 	failure := failure.From(err)
 	if failure.Reason == v1.ReasonProgressing {
-		return outcome{postponed: true, again: max(failure.RetryAfter, minBackoff), Outcome: status.Outcome{Message: failure.Error()}}
+		return outcome{
+			postponed: true, again: max(failure.RetryAfter, minBackoff), Outcome: status.Outcome{Message: failure.Error()},
+		}
 	}
 	return outcome{Outcome: status.Outcome{Kind: status.Failed, Failure: failure, CurrentStage: failure.Stage}}
 }

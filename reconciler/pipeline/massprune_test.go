@@ -65,10 +65,14 @@ func TestMassPruneIsRefused(t *testing.T) {
 		"first release":             {release: release{stages: []preflight.Stage{renderedAs("app", "a")}}},
 		"a first one that is empty": {release: release{stages: []preflight.Stage{renderedAs("app")}}},
 		"nothing where there was one object": {
-			release: release{records: []inventory.Record{recordOf("app", "a", "h", "a")}, stages: []preflight.Stage{renderedAs("app")}},
+			release: release{
+				records: []inventory.Record{recordOf("app", "a", "h", "a")}, stages: []preflight.Stage{renderedAs("app")},
+			},
 			refused: []string{"app"},
 		},
-		"the same": {release: release{records: []inventory.Record{ten}, stages: []preflight.Stage{renderedAs("app", named(1, 10)...)}}},
+		"the same": {
+			release: release{records: []inventory.Record{ten}, stages: []preflight.Stage{renderedAs("app", named(1, 10)...)}},
+		},
 		"half of ten": {
 			release: release{records: []inventory.Record{ten}, stages: []preflight.Stage{renderedAs("app", named(1, 5)...)}},
 		},

@@ -112,10 +112,14 @@ func TestRun(t *testing.T) {
 			live: map[string]func(*unstructured.Unstructured){"a": plain}, entries: []v1.InventoryEntry{applied("a")},
 			want: Outcome{Gone: keys("a")}, deleted: []string{"a"},
 		},
-		"is gone":                {entries: []v1.InventoryEntry{applied("a")}, want: Outcome{Gone: keys("a")}},
-		"kept by its annotation": {live: map[string]func(*unstructured.Unstructured){"a": annotated}, entries: []v1.InventoryEntry{applied("a")}, want: Outcome{Kept: keys("a")}},
+		"is gone": {entries: []v1.InventoryEntry{applied("a")}, want: Outcome{Gone: keys("a")}},
+		"kept by its annotation": {
+			live: map[string]func(*unstructured.Unstructured){"a": annotated}, entries: []v1.InventoryEntry{applied("a")},
+			want: Outcome{Kept: keys("a")},
+		},
 		"kept by what was applied": {
-			live: map[string]func(*unstructured.Unstructured){"a": plain}, entries: []v1.InventoryEntry{kept}, want: Outcome{Kept: keys("a")},
+			live: map[string]func(*unstructured.Unstructured){"a": plain}, entries: []v1.InventoryEntry{kept},
+			want: Outcome{Kept: keys("a")},
 		},
 		"another StageSet has applied it since": {
 			live:    map[string]func(*unstructured.Unstructured){"a": as(ownership.Owner{Namespace: "team-a", Name: "other"})},

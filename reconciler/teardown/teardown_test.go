@@ -101,7 +101,8 @@ func TestWhatIsSpared(t *testing.T) {
 	}
 	var leftovers []inventory.Leftover
 	for _, key := range spared {
-		leftovers = append(leftovers, inventory.Leftover{Entry: v1.InventoryEntry{Group: key.Group, Kind: key.Kind, Name: key.Name}})
+		entry := v1.InventoryEntry{Group: key.Group, Kind: key.Kind, Name: key.Name}
+		leftovers = append(leftovers, inventory.Leftover{Entry: entry})
 	}
 	result := down.run(t.Context(), leftovers)
 	if diff := cmp.Diff(spared, result.Spared.Keys); diff != "" {

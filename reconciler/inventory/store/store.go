@@ -206,7 +206,8 @@ func failed(what string, shard *v1.StageInventory, err error) error {
 		return failure.NewTransient(v1.ReasonProgressing, "StageInventory %s/%s changed during the pass: it starts again",
 			shard.Namespace, shard.Name)
 	}
-	return failure.NewTransient(v1.ReasonTargetUnreachable, "%s StageInventory %s/%s: %w", what, shard.Namespace, shard.Name, err)
+	return failure.NewTransient(v1.ReasonTargetUnreachable,
+		"%s StageInventory %s/%s: %w", what, shard.Namespace, shard.Name, err)
 }
 
 // protected is true when a stored shard cannot vanish while it is needed: it has our finalizer, which a crash in the midst of
