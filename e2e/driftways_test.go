@@ -28,7 +28,9 @@ type way struct {
 // driftWays are ways that a look at managedFields alone would miss, or would take for something else.
 func (n *tenant) driftWays(gadget gadgetKind) map[string]way {
 	settings := func(name string, drift func(*testing.T, *unstructured.Unstructured)) way {
-		return way{manifest: configMap(name, "ours"), ref: n.configMap(name), drift: drift, restored: field("ours", "data", "value")}
+		return way{
+			manifest: configMap(name, "ours"), ref: n.configMap(name), drift: drift, restored: field("ours", "data", "value"),
+		}
 	}
 	secret := cluster.Ref("v1", "Secret", n.namespace, "string-data")
 	broken := gadget.ref(n.namespace, "gadget")
@@ -151,7 +153,8 @@ spec:
   failurePolicy: Fail
   reinvocationPolicy: Never
   matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps], resourceNames: [%[3]s]}]
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps], resourceNames: [%[3]s]}
   matchConditions: [{name: others, expression: "!request.userInfo.username.endsWith(':%[4]s')"}]
   mutations:
   - patchType: ApplyConfiguration
@@ -195,7 +198,8 @@ func TestWhatIsNoDriftIsLeftAlone(t *testing.T) {
 	scaled := strings.Replace(deployment("scaled", "1"), "  replicas: 1\n", "", 1)
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: service}\nspec: {selector: {app: web}, ports: [{port: 80}]}\n"
 	revision := n.source(t, "app", map[string]string{"app.yaml": documents(
-		scaled, service, gadget.manifest("status"), configMap("fields", "ours"), configMap("bumped", "ours"), configMap("same", "ours"),
+		scaled, service, gadget.manifest("status"),
+		configMap("fields", "ours"), configMap("bumped", "ours"), configMap("same", "ours"),
 	)})
 	n.stageSet(t, "app", "interval: 24h"+oneStage("app"))
 	status := gadget.ref(n.namespace, "status")
@@ -321,8 +325,10 @@ func TestCorrectedDriftIsNamed(t *testing.T) {
 	} {
 		n.waitEvent(t, "app", "Normal", v1.EventDriftCorrected, text)
 	}
-	if log := n.log(); strings.Contains(log, "Y2FuYXJ5") || strings.Contains(log, "canary") || strings.Contains(log, ":theirs") {
-		t.Errorf("the log has a value:\n%s", log)
+	for _, value := range []string{"Y2FuYXJ5", "canary", ":theirs"} {
+		if log := n.log(); strings.Contains(log, value) {
+			t.Errorf("the log has the value %s:\n%s", value, log)
+		}
 	}
 }
 

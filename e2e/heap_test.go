@@ -13,8 +13,8 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// T-100: who waits for one Deployment in a namespace of a thousand Pods asks for the Deployment: nothing of the Pods is kept, or
-// even read.
+// T-100: who waits for one Deployment in a namespace of a thousand Pods asks for the Deployment: nothing of the Pods is kept,
+// or even read.
 func TestWaitingKeepsNoNamespaceInMemory(t *testing.T) {
 	const pods, bytesEach = 1000, 32 << 10
 	s := setup(t)

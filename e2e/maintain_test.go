@@ -42,7 +42,8 @@ func TestLastReleaseIsMaintainedWhileNothingNewerCanBeApplied(t *testing.T) {
 		t.Helper()
 		n.hasValue(t, "first", "1")
 		n.hasValue(t, "second", "1")
-		if diff := cmp.Diff([]string{"patch configmaps/first", "patch configmaps/second"}, n.written(t, mark, deployer)); diff != "" {
+		want := []string{"patch configmaps/first", "patch configmaps/second"}
+		if diff := cmp.Diff(want, n.written(t, mark, deployer)); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
 		}
 	}
@@ -55,14 +56,17 @@ func TestLastReleaseIsMaintainedWhileNothingNewerCanBeApplied(t *testing.T) {
 	n.waitEvent(t, "app", "Normal", v1.EventDriftCorrected, "first: data.value")
 
 	invalid := "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 0}]}\n"
-	n.source(t, "app", map[string]string{"one/a.yaml": documents(configMap("first", "2"), invalid), "two/b.yaml": configMap("second", "2")})
+	n.source(t, "app", map[string]string{
+		"one/a.yaml": documents(configMap("first", "2"), invalid), "two/b.yaml": configMap("second", "2"),
+	})
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonApplyFailed))
 	drift()
 	mark = n.Audit(t)
 	n.asked(t, "app", "is refused", v1.ReasonApplyFailed)
 	corrected(mark)
 
-	if err := n.Client.Delete(t.Context(), cluster.Ref("source.toolkit.fluxcd.io/v1", "GitRepository", n.namespace, "app")); err != nil {
+	repository := cluster.Ref("source.toolkit.fluxcd.io/v1", "GitRepository", n.namespace, "app")
+	if err := n.Client.Delete(t.Context(), repository); err != nil {
 		t.Fatal(err)
 	}
 	drift()
@@ -75,7 +79,9 @@ func TestLastReleaseIsMaintainedWhileNothingNewerCanBeApplied(t *testing.T) {
 // What spec no longer renders is not at hand: what others did to it is said, and left.
 func TestDriftOfWhatIsNotAtHandIsSaid(t *testing.T) {
 	n := shared(t).tenant(t)
-	first := n.source(t, "app", map[string]string{"one/a.yaml": configMap("first", "1"), "two/b.yaml": configMap("second", "1")})
+	first := n.source(t, "app", map[string]string{
+		"one/a.yaml": configMap("first", "1"), "two/b.yaml": configMap("second", "1"),
+	})
 	n.stageSet(t, "app", "interval: 24h"+twoStages("app"))
 	n.waitReady(t, "app", "app", first)
 	// Stage one now has more to it, which does not render; stage two is what it was.
@@ -110,7 +116,8 @@ func TestDriftOfWhatIsDeniedIsLeft(t *testing.T) {
 	first := n.source(t, "app", map[string]string{"a.yaml": configMap("first", "1")})
 	n.stageSet(t, "app", "interval: 24h"+oneStage("app"))
 	n.waitReady(t, "app", "app", first)
-	n.policy(t, "frozen", "target: Manifest\nvalidations:\n- {name: frozen, expression: \"false\", message: nothing is applied here}\n")
+	n.policy(t, "frozen", "target: Manifest\n"+
+		"validations: [{name: frozen, expression: 'false', message: nothing is applied here}]\n")
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonPolicyViolation))
 	mark := n.Audit(t)
 	n.patch(t, n.configMap("first"), `{"data":{"value":"theirs"}}`)

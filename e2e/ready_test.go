@@ -60,13 +60,16 @@ func TestExpressionsSayWhatHealthyIs(t *testing.T) {
 // T-41: what can never be healthy is wrong in the spec, said before anything is written, all of it at once.
 func TestReadyChecksThatCannotBeAreInvalid(t *testing.T) {
 	n := shared(t).tenant(t)
-	n.source(t, "app", map[string]string{"one/settings.yaml": configMap("first", "1"), "two/settings.yaml": configMap("second", "1")})
+	n.source(t, "app", map[string]string{
+		"one/settings.yaml": configMap("first", "1"), "two/settings.yaml": configMap("second", "1"),
+	})
 	mark := n.Audit(t)
 	n.stageSet(t, "app", stageWith("app", `{
   exprs: [{apiVersion: apps/v1, kind: Deployment, current: "statsu.ready"}],
-  checks: [{apiVersion: apps/v1, kind: Deploymnet, name: web}, {apiVersion: a/b/c, kind: Web, name: web}, {apiVersion: v1, kind: Pod, name: a/b}]}`))
-	n.refusedWhole(t, "app", v1.ReasonInvalidSpec, "stage one: readyChecks.exprs of apps/v1 Deployment: current: line 1, column 1: "+
-		"undeclared reference to 'statsu'; readyChecks.checks of apps/v1 Deploymnet web: there is no such kind; "+
+  checks: [{apiVersion: apps/v1, kind: Deploymnet, name: web}, {apiVersion: a/b/c, kind: Web, name: web},
+    {apiVersion: v1, kind: Pod, name: a/b}]}`))
+	n.refusedWhole(t, "app", v1.ReasonInvalidSpec, "stage one: "+
+		"readyChecks.exprs of apps/v1 Deployment: current: line 1, column 1: undeclared reference to 'statsu'; readyChecks.checks of apps/v1 Deploymnet web: there is no such kind; "+
 		"readyChecks.checks of a/b/c Web web: apiVersion is no group and version; "+
 		"readyChecks.checks of v1 Pod a/b: the name may not contain '/'")
 	n.wroteNothing(t, mark)
@@ -81,7 +84,8 @@ func TestReadyCheckOfAKindThatIsNotServed(t *testing.T) {
 	})
 	n.stageSet(t, "app", stageWith("app", "{checks: [{apiVersion: "+kind.group+"/v1, kind: Gadget, name: missing}]}"))
 	name := "Gadget." + kind.group + " " + n.namespace + "/missing"
-	n.wait(t, "app", phase("one", v1.StageVerifying), messageHas(name+": of readyChecks is of a kind that the cluster does not serve"))
+	n.wait(t, "app", phase("one", v1.StageVerifying),
+		messageHas(name+": of readyChecks is of a kind that the cluster does not serve"))
 	n.releasePods(t, cluster.Ref("apps/v1", "Deployment", n.namespace, "web"), "Available")
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonInvalidSpec),
 		cluster.Condition(v1.ConditionStalled, "True", v1.ReasonInvalidSpec),
@@ -101,7 +105,8 @@ func TestReadyCheckOfAKindWithoutNamespaces(t *testing.T) {
 	revision := n.source(t, "app", map[string]string{
 		"one/settings.yaml": configMap("first", "1"), "two/settings.yaml": configMap("second", "1"),
 	})
-	n.stageSet(t, "app", stageWith("app", "{checks: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: "+role+"}]}"))
+	n.stageSet(t, "app", stageWith("app",
+		"{checks: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: "+role+"}]}"))
 	name := "ClusterRole.rbac.authorization.k8s.io " + role
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonAccessDenied),
 		messageHas("stage one, as system:serviceaccount:"+n.namespace+":deployer: "+name+" of readyChecks: "))
@@ -117,10 +122,10 @@ kind: ClusterRoleBinding
 metadata: {name: %[1]s-reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s-reader}
 subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[3]s}]`, role, deployer, n.namespace))
-	for _, made := range []string{"ClusterRoleBinding " + role + "-reader", "ClusterRole " + role + "-reader", "ClusterRole " + role} {
-		kind, name, _ := strings.Cut(made, " ")
-		n.deleteAfter(t, cluster.Ref("rbac.authorization.k8s.io/v1", kind, "", name))
+	for _, name := range []string{role, role + "-reader"} {
+		n.deleteAfter(t, cluster.Ref("rbac.authorization.k8s.io/v1", "ClusterRole", "", name))
 	}
+	n.deleteAfter(t, cluster.Ref("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", role+"-reader"))
 	n.wait(t, "app", phase("one", v1.StageVerifying), messageHas(name+": of readyChecks does not exist yet"))
 	n.Apply(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "+role+"}}")
 	n.waitReady(t, "app", "app", revision)
@@ -133,9 +138,11 @@ func TestStageThatDoesNotWait(t *testing.T) {
 	revision := n.source(t, "app", map[string]string{
 		"one/web.yaml": heldDeployment("web", "1"), "two/settings.yaml": configMap("settings", "1"),
 	})
-	n.stageSet(t, "app", stageWith("app", "{disableWait: true, checks: [{apiVersion: "+kind.group+"/v1, kind: Gadget, name: other}]}"))
+	n.stageSet(t, "app", stageWith("app",
+		"{disableWait: true, checks: [{apiVersion: "+kind.group+"/v1, kind: Gadget, name: other}]}"))
 	// What it says to wait for is waited for, and named alone.
-	n.wait(t, "app", phase("one", v1.StageVerifying), messageHas("stage one waits for Gadget."+kind.group+" "+n.namespace+"/other: has no"))
+	n.wait(t, "app", phase("one", v1.StageVerifying),
+		messageHas("stage one waits for Gadget."+kind.group+" "+n.namespace+"/other: has no"))
 	n.absent(t, n.configMap("settings"))
 	n.condition(t, kind.ref(n.namespace, "other"), "Ready", "True", "Wound", "it ticks")
 	n.waitReady(t, "app", "app", revision)
@@ -174,7 +181,8 @@ func TestDeploymentThatExceedsItsDeadlineHasFailed(t *testing.T) {
 func TestRollbackIsRefusedForNow(t *testing.T) {
 	n := shared(t).bareTenant(t)
 	for _, spec := range []string{
-		"onTimeout: Rollback" + oneStage("app"), strings.Replace(oneStage("app"), "name: app, ", "name: app, onTimeout: Rollback, ", 1),
+		"onTimeout: Rollback" + oneStage("app"),
+		strings.Replace(oneStage("app"), "name: app, ", "name: app, onTimeout: Rollback, ", 1),
 	} {
 		output, err := n.kubectl(t, n.stageSetYAML(t, "app", spec), "apply", "-f", "-")
 		if err == nil || !strings.Contains(output, `onTimeout: Unsupported value: "Rollback": supported values: "Hold"`) {
@@ -270,7 +278,7 @@ func TestScalingHoldsNothingUp(t *testing.T) {
 	n.WaitFor(t, web, cluster.Condition("Available", "True"))
 	n.wait(t, "app", messageHas("stage one waits for Gadget."+gadget.group+" "+n.namespace+"/slow: it has to be wound"))
 
-	n.Apply(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: pods, namespace: "+n.namespace+"}, spec: {hard: {pods: 1}}}")
+	n.applyIn(t, "{apiVersion: v1, kind: ResourceQuota, metadata: {name: pods}, spec: {hard: {pods: 1}}}")
 	n.WaitFor(t, cluster.Ref("v1", "ResourceQuota", n.namespace, "pods"), field("1", "status", "used", "pods"))
 	n.patch(t, web, `{"spec":{"replicas":3}}`)
 	n.WaitFor(t, web, cluster.Condition("Available", "False"))

@@ -12,8 +12,8 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// A pass in which nothing has changed asks once for each source, dependency, reference and ready check, and lists each kind in
-// each namespace once, however many objects and stages there are.
+// A pass in which nothing has changed asks once for each source, dependency, reference and ready check, and lists each kind
+// in each namespace once, however many objects and stages there are.
 func TestIdlePassAsksOnceForEachThing(t *testing.T) {
 	n := shared(t).tenant(t)
 	other := n.Namespace(t, "other")
@@ -36,8 +36,14 @@ interval: 24h
 serviceAccountName: %[1]s
 dependsOn: [{name: base}]
 stages:
-- {name: one, path: one, sourceRef: {kind: GitRepository, name: app}, postBuild: {substituteFrom: [{kind: ConfigMap, name: values}]}}
-- {name: two, path: two, sourceRef: {kind: GitRepository, name: app}, postBuild: {substituteFrom: [{kind: ConfigMap, name: values}]}}
+- name: one
+  path: one
+  sourceRef: {kind: GitRepository, name: app}
+  postBuild: {substituteFrom: [{kind: ConfigMap, name: values}]}
+- name: two
+  path: two
+  sourceRef: {kind: GitRepository, name: app}
+  postBuild: {substituteFrom: [{kind: ConfigMap, name: values}]}
 - name: three
   path: three
   targetNamespace: %[2]s
@@ -79,7 +85,9 @@ rules:
 - {apiGroups: [""], resources: [configmaps], verbs: [get, create, patch, delete]}
 - {apiGroups: [source.toolkit.fluxcd.io], resources: [gitrepositories], verbs: [get]}`, n.namespace))
 	n.grant(t, n.namespace, deployer, "Role", "no-list")
-	revision := n.source(t, "app", map[string]string{"a.yaml": documents(configMap("drifts", "1"), configMap("gone", "1"), configMap("same", "1"))})
+	revision := n.source(t, "app", map[string]string{
+		"a.yaml": documents(configMap("drifts", "1"), configMap("gone", "1"), configMap("same", "1")),
+	})
 	n.stageSet(t, "app", "interval: 24h"+oneStage("app"))
 	n.waitReady(t, "app", "app", revision)
 	n.patch(t, n.configMap("drifts"), `{"data":{"value":"theirs"}}`)
@@ -100,7 +108,8 @@ rules:
 func TestSpecChangeEndsTheWait(t *testing.T) {
 	n := shared(t).tenant(t)
 	revision := n.source(t, "app", map[string]string{
-		"one/web.yaml": heldDeployment("web", "1"), "mended/web.yaml": deployment("web", "2"), "two/settings.yaml": configMap("settings", "1"),
+		"one/web.yaml": heldDeployment("web", "1"), "mended/web.yaml": deployment("web", "2"),
+		"two/settings.yaml": configMap("settings", "1"),
 	})
 	n.stageSet(t, "app", "timeout: 24h"+twoStages("app"))
 	n.wait(t, "app", phase("one", v1.StageVerifying))

@@ -83,9 +83,11 @@ func TestHasBegun(t *testing.T) {
 		passes []pass
 		want   []bool
 	}{
-		"nothing is written":            {passes: []pass{{content: "a"}, {content: "a"}}, want: []bool{false, false}},
-		"something is written":          {passes: []pass{{content: "a", writes: true}, {content: "a"}}, want: []bool{false, true}},
-		"another release has not begun": {passes: []pass{{content: "a", writes: true}, {content: "b", midway: true}}, want: []bool{false, false}},
+		"nothing is written":   {passes: []pass{{content: "a"}, {content: "a"}}, want: []bool{false, false}},
+		"something is written": {passes: []pass{{content: "a", writes: true}, {content: "a"}}, want: []bool{false, true}},
+		"another release has not begun": {
+			passes: []pass{{content: "a", writes: true}, {content: "b", midway: true}}, want: []bool{false, false},
+		},
 		"an earlier process was midway": {passes: []pass{{content: "a", midway: true}, {content: "a"}}, want: []bool{true, true}},
 	}
 	for name, tc := range cases {

@@ -74,14 +74,17 @@ func TestTouched(t *testing.T) {
 		live     *Live
 		want     State
 	}{
-		"does not exist":      {recorded: recorded, want: Missing},
-		"another object":      {recorded: recorded, live: &Live{UID: "2", ResourceVersion: "10"}, want: Replaced},
-		"untouched":           {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Unchanged},
-		"only its status was": {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Managed: true}, want: Unchanged},
-		"its spec was":        {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "11", Generation: 3, Managed: true}, want: Suspect},
+		"does not exist": {recorded: recorded, want: Missing},
+		"another object": {recorded: recorded, live: &Live{UID: "2", ResourceVersion: "10"}, want: Replaced},
+		"untouched":      {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "10"}, want: Unchanged},
+		"only its status was": {recorded: recorded, want: Unchanged,
+			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2, Managed: true}},
+		"its spec was": {recorded: recorded, want: Suspect,
+			live: &Live{UID: "1", ResourceVersion: "11", Generation: 3, Managed: true}},
 		"a kind without generation was": {recorded: withoutGeneration, want: Suspect,
 			live: &Live{UID: "1", ResourceVersion: "11", Managed: true}},
-		"nobody says that we applied it": {recorded: recorded, live: &Live{UID: "1", ResourceVersion: "11", Generation: 2}, want: Disowned},
+		"nobody says that we applied it": {recorded: recorded, want: Disowned,
+			live: &Live{UID: "1", ResourceVersion: "11", Generation: 2}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

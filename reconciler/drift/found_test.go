@@ -37,17 +37,21 @@ func TestExplain(t *testing.T) {
 			want:    "metadata.labels.app (set by kubectl-edit)",
 		},
 		"an item of a list was set": {
-			live: `spec: {template: {spec: {containers: [{name: app, image: "app:2", args: [a, b]}, {name: sidecar, image: "sidecar:1"}]}}}`,
+			live: `spec: {template: {spec: {containers: [{name: app, image: "app:2", args: [a, b]},
+				{name: sidecar, image: "sidecar:1"}]}}}`,
 			managed: []string{
-				entry("ours", "Apply", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{"f:args":{}}}}}}}`),
-				entry("other", "Update", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{"f:image":{}}}}}}}`),
-				entry("injector", "Update", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"sidecar\"}":{"f:image":{}}}}}}}`),
+				entry("ours", "Apply", inContainer("app", "args")), entry("other", "Update", inContainer("app", "image")),
+				entry("injector", "Update", inContainer("sidecar", "image")),
 			},
 			want: `spec.template.spec.containers[name="app"].image (set by other)`,
 		},
 		// Nobody has what was removed.
-		"a field was removed":         {live: "metadata: {labels: {app: null}}", want: "metadata.labels.app"},
-		"one was set and one removed": {live: "{metadata: {labels: {app: null}}, spec: {paused: true}}", managed: []string{entry("kubectl", "Update", `{"f:spec":{"f:paused":{}}}`)}, want: "metadata.labels.app, spec.paused (set by kubectl)"},
+		"a field was removed": {live: "metadata: {labels: {app: null}}", want: "metadata.labels.app"},
+		"one was set and one removed": {
+			live:    "{metadata: {labels: {app: null}}, spec: {paused: true}}",
+			managed: []string{entry("kubectl", "Update", `{"f:spec":{"f:paused":{}}}`)},
+			want:    "metadata.labels.app, spec.paused (set by kubectl)",
+		},
 		"it was set in our name": {
 			live:    "metadata: {labels: {app: theirs}}",
 			managed: []string{entry("ours", "Apply", `{"f:metadata":{"f:labels":{"f:app":{}}}}`)},
@@ -105,9 +109,12 @@ func TestLoopNamesFieldAndManager(t *testing.T) {
 		paths, managers []string
 		want            string
 	}{
-		"one manager":  {paths: []string{"data.a"}, managers: []string{"m"}, want: "field data.a is also set by manager m"},
-		"two managers": {paths: []string{"data.a", "data.b"}, managers: []string{"m", "n"}, want: "fields data.a, data.b are also set by managers m, n"},
-		"no manager":   {paths: []string{"data.a"}, want: "field data.a is changed by others again and again"},
+		"one manager": {paths: []string{"data.a"}, managers: []string{"m"}, want: "field data.a is also set by manager m"},
+		"two managers": {
+			paths: []string{"data.a", "data.b"}, managers: []string{"m", "n"},
+			want: "fields data.a, data.b are also set by managers m, n",
+		},
+		"no manager": {paths: []string{"data.a"}, want: "field data.a is changed by others again and again"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +128,11 @@ func TestLoopNamesFieldAndManager(t *testing.T) {
 
 func entry(manager, operation, fields string) string {
 	return fmt.Sprintf("{manager: %s, operation: %s, fieldsType: FieldsV1, fieldsV1: %s}", manager, operation, fields)
+}
+
+// inContainer is a field of a container, as managedFields have it.
+func inContainer(name, field string) string {
+	return fmt.Sprintf(`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"%s\"}":{"f:%s":{}}}}}}}`, name, field)
 }
 
 func object(t *testing.T, manifest string) *unstructured.Unstructured {

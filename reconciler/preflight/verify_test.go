@@ -15,8 +15,8 @@ import (
 	"github.com/stageset/stageset/reconciler/tenant"
 )
 
-// script is a target in which somebody else writes at the moments that a test needs: what each read and each dry-run finds, in
-// order. A nil object does not exist.
+// script is a target in which somebody else writes at the moments that a test needs: what each read and each dry-run finds,
+// in order. A nil object does not exist.
 type script struct {
 	Target
 	reads, answers []*unstructured.Unstructured
@@ -31,7 +31,9 @@ func (s *script) Get(_ context.Context, gvk schema.GroupVersionKind, _, name str
 	return next, nil
 }
 
-func (s *script) Apply(context.Context, *unstructured.Unstructured, tenant.ApplyOptions) (*unstructured.Unstructured, error) {
+func (s *script) Apply(
+	context.Context, *unstructured.Unstructured, tenant.ApplyOptions,
+) (*unstructured.Unstructured, error) {
 	next := s.answers[0]
 	s.answers = s.answers[1:]
 	return next.DeepCopy(), nil
