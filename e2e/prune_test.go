@@ -270,6 +270,24 @@ func TestDeniedDeleteIsTriedUntilItPasses(t *testing.T) {
 	}
 }
 
+// What has left the release and is on its way out has not drifted, whoever lets go of it while a newer release fails.
+func TestWhatIsBeingDeletedHasNotDrifted(t *testing.T) {
+	n := shared(t).tenant(t)
+	first := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")})
+	n.stageSet(t, "app", "retryInterval: 1s"+oneStage("app"))
+	n.waitReady(t, "app", "app", first)
+	n.hold(t, n.configMap("b"))
+	n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.wait(t, "app", messageHas("waits for the deletion of ConfigMap "+n.namespace+"/b"))
+
+	n.source(t, "app", map[string]string{"a.yaml": "}"})
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonBuildFailed))
+	n.release(t, n.configMap("b"))
+	n.WaitGone(t, n.configMap("b"))
+	n.asked(t, "app", "look", v1.ReasonBuildFailed)
+	n.noEvent(t, "app", v1.EventDriftDetected)
+}
+
 // T-65: what a failed apply has made, and what it may have made, is recorded, and goes when it leaves.
 func TestObjectsOfAFailedApplyAreDeletedWhenTheyLeave(t *testing.T) {
 	n := shared(t).tenant(t)

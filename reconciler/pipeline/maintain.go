@@ -102,8 +102,8 @@ func (p *Pipeline) detect(
 	var entries []v1.InventoryEntry
 	for _, key := range record.Keys() {
 		entry := record.Entries[key]
-		if known[key] || entry.UID == "" { // which may never have been made
-			continue
+		if known[key] || entry.UID == "" || entry.RenderedHash == "" {
+			continue // it may never have been made or adopted, or has left with an earlier release
 		}
 		version, err := client.Version(ctx, key.GroupKind())
 		if err != nil {
