@@ -105,7 +105,7 @@ stages:
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	n.waitEvent(t, "app", "Warning", v1.EventDriftDetected, "cannot correct ConfigMap "+n.namespace+"/first was changed: "+
-		"what was applied is not at hand: ")
+		"what was applied is not at hand while the condition Ready says SourceNotFound")
 }
 
 // I2: what the policies deny is not corrected either.
@@ -126,7 +126,8 @@ func TestDriftOfWhatIsDeniedIsLeft(t *testing.T) {
 	if writes := n.written(t, mark, deployer); len(writes) > 0 {
 		t.Errorf("it wrote %v", writes)
 	}
-	n.waitEvent(t, "app", "Warning", v1.EventDriftDetected, "nothing is applied here")
+	n.waitEvent(t, "app", "Warning", v1.EventDriftDetected, "what was applied is not at hand while the condition "+
+		"Ready says PolicyViolation, and rendering it again ends in PolicyViolation")
 }
 
 // A restart forgets what was applied. Without its source, drift can only be said then; with it, all is as before.
@@ -150,7 +151,7 @@ func TestDriftIsSaidAfterARestartWithoutTheSource(t *testing.T) {
 	mark := n.Audit(t)
 	startReconciler(t, s.Cluster, "127.0.0.1")
 	n.waitEvent(t, "app", "Warning", v1.EventDriftDetected, "cannot correct ConfigMap "+n.namespace+"/gone was deleted: "+
-		"what was applied is not at hand: the reconciler was restarted since it was applied")
+		"what was applied is not at hand since the reconciler was restarted after it was applied")
 	if writes := n.written(t, mark, deployer); len(writes) > 0 {
 		t.Errorf("it wrote %v", writes)
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,9 +25,14 @@ func (r *Reconciler) maintain(ctx context.Context, snap *snapshot, because *fail
 		return
 	}
 	snap.memo.maintained = now
-	run, why := r.correctApplied(ctx, snap)
-	if why == nil {
-		why = because
+	run, err := r.correctApplied(ctx, snap)
+	why := "while the condition Ready says " + because.Reason
+	switch {
+	case errors.Is(err, errForgotten):
+		why = "since " + errForgotten.Error()
+	case err != nil:
+		// The reason alone: what is behind it may quote values that are substituted.
+		why += ", and rendering it again ends in " + failure.From(err).Reason
 	}
 	found, err := r.Pipeline.Detect(ctx, snap.set, snap.book.Records(), run.Desired())
 	if err != nil {
@@ -65,15 +71,15 @@ func (r *Reconciler) correctApplied(ctx context.Context, snap *snapshot) (*relea
 }
 
 // errForgotten is why nothing of the last applied release is at hand after a start.
-var errForgotten = failure.NewWaiting("", 0, "the reconciler was restarted since it was applied")
+var errForgotten = errors.New("the reconciler was restarted after it was applied")
 
 // reportDetected says, once, what others did to applied objects that are not at hand to be applied again.
-func (r *Reconciler) reportDetected(ctx context.Context, snap *snapshot, found pipeline.Drifts, why error) {
+func (r *Reconciler) reportDetected(ctx context.Context, snap *snapshot, found pipeline.Drifts, why string) {
 	if found.Objects > 0 && found.Text != snap.memo.detected {
-		log.FromContext(ctx).Info("drift detected", "objects", found.Text, "why", why.Error())
+		log.FromContext(ctx).Info("drift detected", "objects", found.Text, "why", why)
 		related := &corev1.ObjectReference{Kind: found.First.Kind, Namespace: found.First.Namespace, Name: found.First.Name}
 		r.Events.Eventf(snap.set, related, corev1.EventTypeWarning, v1.EventDriftDetected, "Correct", "%s",
-			note("cannot correct "+found.Text+": what was applied is not at hand: "+why.Error()))
+			note("cannot correct "+found.Text+": what was applied is not at hand "+why))
 	}
 	snap.memo.detected = found.Text
 }
