@@ -57,7 +57,7 @@ func refuseMassPrune(set *v1.StageSet, pinned Pinned, stages []preflight.Stage, 
 }
 
 // compare fills in what of the stage's records the release no longer renders. An entry without a hash does not count: it
-// was never confirmed, or left with an earlier release and is still being deleted.
+// was never confirmed, or left with an earlier release and is still being deleted. Nor does one that is never deleted.
 func (l *leaving) compare(records []inventory.Record, desired map[inventory.Key]bool) {
 	seen := map[inventory.Key]bool{}
 	for _, record := range records {
@@ -65,7 +65,7 @@ func (l *leaving) compare(records []inventory.Record, desired map[inventory.Key]
 			continue
 		}
 		for _, key := range record.Keys() {
-			if seen[key] || record.Entries[key].RenderedHash == "" {
+			if entry := record.Entries[key]; seen[key] || entry.RenderedHash == "" || entry.Keep {
 				continue
 			}
 			seen[key] = true

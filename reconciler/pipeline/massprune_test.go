@@ -36,6 +36,17 @@ func recordOf(stage, account, hash string, names ...string) inventory.Record {
 	return record
 }
 
+// kept is a record whose objects are never deleted, but for one.
+func kept(record inventory.Record) inventory.Record {
+	record = record.Clone()
+	for number, key := range record.Keys() {
+		entry := record.Entries[key]
+		entry.Keep = number > 0
+		record.Entries[key] = entry
+	}
+	return record
+}
+
 func renderedAs(stage string, names ...string) preflight.Stage {
 	rendered := preflight.Stage{Name: stage}
 	for _, name := range names {
@@ -120,6 +131,9 @@ func TestMassPruneIsRefused(t *testing.T) {
 				records: []inventory.Record{recordOf("app", "a", "h", "stays"), recordOf("app", "b", "", named(1, 20)...)},
 				stages:  []preflight.Stage{renderedAs("app", "stays")},
 			},
+		},
+		"of which most are never deleted": {
+			release: release{records: []inventory.Record{kept(ten)}, stages: []preflight.Stage{renderedAs("app", "c01")}},
 		},
 		"allowed for this revision": {
 			release: release{records: []inventory.Record{ten}, stages: []preflight.Stage{renderedAs("app")}, annotation: "rev-app"},

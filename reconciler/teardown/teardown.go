@@ -123,7 +123,9 @@ func Keep(ctx context.Context, book *store.Book, unseen map[inventory.Key]bool) 
 
 // pruned are the leftovers that are meant to be deleted.
 func (t Teardown) pruned(leftovers []inventory.Leftover) []inventory.Leftover {
-	return slices.DeleteFunc(leftovers, func(l inventory.Leftover) bool { return !t.Prune(l.Record.Stage, l.Prune) })
+	return slices.DeleteFunc(leftovers, func(l inventory.Leftover) bool {
+		return l.Entry.Keep || !t.Prune(l.Record.Stage, l.Prune)
+	})
 }
 
 // run deletes leftovers. It goes on to the next step only when the one before is done, failed or overdue, and to what the

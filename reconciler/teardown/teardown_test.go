@@ -146,3 +146,14 @@ func TestPauseOfWhatIsBeingDeleted(t *testing.T) {
 		})
 	}
 }
+
+// What asks never to be deleted is neither deleted nor an orphan.
+func TestWhatIsKeptIsNoOrphan(t *testing.T) {
+	entry := v1.InventoryEntry{Kind: "ConfigMap", Namespace: "team-b", Name: "kept", Keep: true}
+	down := Teardown{
+		Owner: ownership.Owner{Namespace: "team-a", Name: "shop"}, Prune: func(string, bool) bool { return true },
+	}
+	if left := down.pruned([]inventory.Leftover{{Entry: entry}}); len(left) > 0 {
+		t.Errorf("it is to be deleted: %v", left)
+	}
+}
