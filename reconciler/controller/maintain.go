@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,7 +22,7 @@ func (r *Reconciler) maintain(ctx context.Context, snap *snapshot, because *fail
 		return
 	}
 	now := r.Clock.Now()
-	if now.Sub(snap.memo.maintained) < r.interval(snap.set) && !asked(snap.set) {
+	if !r.dueToMaintain(snap, now) {
 		return
 	}
 	snap.memo.maintained = now
@@ -39,6 +40,11 @@ func (r *Reconciler) maintain(ctx context.Context, snap *snapshot, because *fail
 		log.FromContext(ctx).Info("cannot look for drift", "error", err.Error())
 	}
 	r.reportDetected(ctx, snap, found, why)
+}
+
+// dueToMaintain is true once in an interval, the one that policies may have filled in, and when somebody asks for a pass.
+func (r *Reconciler) dueToMaintain(snap *snapshot, now time.Time) bool {
+	return now.Sub(snap.memo.maintained) >= r.interval(snap.effective) || asked(snap.set)
 }
 
 // correctApplied corrects what is at hand of the last applied release, and returns a run of it; it is empty if nothing is at
