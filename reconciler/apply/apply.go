@@ -37,8 +37,6 @@ type ChangeSet struct {
 	Deleted []inventory.Key
 	// Leaving are the objects whose place is still taken by those that were deleted; a later call makes them.
 	Leaving []inventory.Key
-	// Remaining is how many changed objects of the stage are not written yet.
-	Remaining int
 }
 
 // Stage writes the changed objects of a stage wave by wave, up to concurrency at once, and passes over those in done,
@@ -52,7 +50,6 @@ func Stage(
 	writer := writer{cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1), set: &ChangeSet{}}
 	pending := pendingWaves(stage, options.Done)
 	for number, wave := range pending {
-		writer.set.Remaining = count(pending[number:])
 		if number > 0 && stage.Gated(pending[0][0].Wave(), wave[0].Wave()) {
 			break
 		}
@@ -89,14 +86,6 @@ func pendingWaves(stage preflight.ClearedStage, done map[inventory.Key]bool) [][
 	return waves
 }
 
-func count(waves [][]*preflight.Object) int {
-	total := 0
-	for _, wave := range waves {
-		total += len(wave)
-	}
-	return total
-}
-
 // writer writes the waves of one stage.
 type writer struct {
 	cleared     preflight.Cleared
@@ -125,7 +114,6 @@ func (w *writer) writeWave(ctx context.Context, wave []*preflight.Object) error 
 			continue
 		}
 		w.set.Settled = append(w.set.Settled, object)
-		w.set.Remaining--
 	}
 	return w.each(ctx, changed, w.write)
 }
@@ -155,7 +143,6 @@ func (w *writer) write(ctx context.Context, object *preflight.Object) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.set.Changes = append(w.set.Changes, change)
-	w.set.Remaining--
 	return nil
 }
 

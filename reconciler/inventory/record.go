@@ -46,7 +46,7 @@ func (r Record) Clone() Record {
 // Ahead is the record as it is written before the first write of a stage: what was recorded, and an entry for each
 // desired object that was not. A recorded entry stays as it is, hash included, so that a pass after a crash sees that the
 // object still has to be written; unless it is of another object than the one that is going to be written, because the
-// recorded one is gone. uid is the live object's UID where the preflight saw one, else empty.
+// recorded one is gone. A desired entry has the UID that the preflight saw, or none.
 func (r Record) Ahead(desired []v1.InventoryEntry) Record {
 	ahead := r.Clone()
 	if ahead.Entries == nil {

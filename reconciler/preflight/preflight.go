@@ -101,9 +101,6 @@ type Object struct {
 // Desired is the object as it will be applied. It must not be changed.
 func (o *Object) Desired() *unstructured.Unstructured { return o.rendered.Desired }
 
-// Origin is where the artifact defines the object.
-func (o *Object) Origin() string { return o.rendered.Origin }
-
 // Hash is the object's rendered hash.
 func (o *Object) Hash() string { return o.rendered.Hash }
 
@@ -330,5 +327,5 @@ func (s *ClearedStage) classify(in Input, objects []Rendered, snapshot drift.Sna
 		object.compare(recorded)
 		s.objects = append(s.objects, object)
 	}
-	slices.SortStableFunc(s.objects, byWave)
+	slices.SortFunc(s.objects, func(a, b *Object) int { return inventory.Compare(a.key, b.key) })
 }

@@ -1,6 +1,6 @@
 // Package release carries a cleared release through its stages: write ahead, apply, look, and no further than what is
 // healthy. It never waits: what has to be waited for is in the Progress it returns, and the run goes on in a later pass. It
-// never deletes.
+// deletes nothing but what package apply makes anew.
 package release
 
 import (
