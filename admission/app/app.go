@@ -16,6 +16,11 @@ import (
 // program is the name of the binary, and its user agent.
 const program = "stageset-admission"
 
+// gcPercent lets much become garbage before it is collected: what is in use is little, the compiled policies and the caches of
+// watches, and each request leaves much. With Go's own 100, a sixth of the time goes into marking the same compiled policies
+// again. It costs about 30 MB.
+const gcPercent = 400
+
 // Main parses the arguments, runs until ctx is done or something fails, and returns the exit code of the process.
 func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
 	options := &Options{}
@@ -23,7 +28,7 @@ func Main(ctx context.Context, arguments []string, stderr io.Writer) int {
 		return code
 	}
 	options.Complete()
-	tuneMemory()
+	process.CollectGarbage(gcPercent)
 	logger := options.Logging.Start(stderr)
 	if err := Run(ctx, options, logger); err != nil {
 		logger.Error(err, program+" failed")
