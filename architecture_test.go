@@ -104,8 +104,8 @@ var reachingOut = []string{
 var pure = []string{
 	"policies", "policies/builtin", "policies/internal/celenv", "policies/internal/schema", "policies/kinds",
 	"policies/policytest",
-	"reconciler/build", "reconciler/failure", "reconciler/health", "reconciler/inventory", "reconciler/queue",
-	"reconciler/rollout", "reconciler/status", "reconciler/takeover", "reconciler/waves",
+	"reconciler/build", "reconciler/failure", "reconciler/health", "reconciler/inventory", "reconciler/kubeconfig",
+	"reconciler/queue", "reconciler/rollout", "reconciler/status", "reconciler/takeover", "reconciler/waves",
 }
 
 func TestPurePackages(t *testing.T) {
