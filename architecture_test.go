@@ -105,7 +105,8 @@ var pure = []string{
 	"policies", "policies/builtin", "policies/internal/celenv", "policies/internal/schema", "policies/kinds",
 	"policies/policytest",
 	"reconciler/build", "reconciler/failure", "reconciler/health", "reconciler/inventory", "reconciler/kubeconfig",
-	"reconciler/queue", "reconciler/rollout", "reconciler/status", "reconciler/takeover", "reconciler/waves",
+	"reconciler/permissions", "reconciler/queue", "reconciler/rollout", "reconciler/status", "reconciler/takeover",
+	"reconciler/waves",
 }
 
 func TestPurePackages(t *testing.T) {
