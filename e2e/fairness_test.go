@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,33 +15,68 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/e2e/artifacts"
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// slowServer takes requests for artifacts and does not answer until the end of the test.
+// slowServer takes requests for artifacts, and does not answer them before it is let go.
 type slowServer struct {
 	*httptest.Server
-	asked chan struct{}
+	asked   chan struct{}
+	release func()
 }
 
-func startSlowServer(t *testing.T) *slowServer {
+// startSlowServer is one that serves the suite's artifacts in the end.
+func (s *suite) startSlowServer(t *testing.T) *slowServer {
 	t.Helper()
-	s, ended := &slowServer{asked: make(chan struct{}, 1000)}, make(chan struct{})
-	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-		s.asked <- struct{}{}
+	released := make(chan struct{})
+	server := &slowServer{asked: make(chan struct{}, 1000), release: sync.OnceFunc(func() { close(released) })}
+	server.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		server.asked <- struct{}{}
 		select {
-		case <-ended:
+		case <-released:
+			s.Artifacts.ServeHTTP(w, request)
 		case <-request.Context().Done():
 		}
 	}))
 	t.Cleanup(func() {
-		close(ended)
-		s.Close()
+		server.release()
+		server.Close()
 	})
-	return s
+	return server
 }
 
-// T-110, I10: one tenant with 200 StageSets, each of which holds its worker for minutes, at most doubles what a pass of
+// slowStageSets makes StageSets of the tenant, each with a source of its own that the server serves: nobody waits for the
+// download of somebody else. They are called slow-0, slow-1 and so on; it returns the revision of each one's source.
+func (n *tenant) slowStageSets(t *testing.T, server *slowServer, count int) []string {
+	t.Helper()
+	revisions := make([]string, count)
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(8)
+	for i := range count {
+		name := fmt.Sprintf("slow-%d", i)
+		artifact := n.Artifacts.Put("gitrepository", n.namespace, name,
+			artifacts.TarGz(t, map[string]string{"a.yaml": configMap(name, "1")}))
+		artifact.URL = server.URL + "/" + artifact.Path
+		publish(t, n.Cluster, n.namespace, name, artifact)
+		revisions[i] = artifact.Revision
+		group.Go(func() error {
+			set := &v1.StageSet{}
+			set.Namespace, set.Name = n.namespace, name
+			set.Spec.ServiceAccountName = deployer
+			set.Spec.Stages = []v1.Stage{{
+				Name: "app", SourceRef: v1.SourceReference{Kind: v1.SourceKindGitRepository, Name: name},
+			}}
+			return n.Client.Create(ctx, set)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return revisions
+}
+
+// T-110, I10: one tenant with 200 StageSets, each of which waits minutes for its artifact, at most doubles what a pass of
 // another tenant's takes.
 func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	s := setup(t)
@@ -51,30 +87,10 @@ func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	quick.waitReady(t, "app", "app", revision)
 	idle := quick.passTakes(t, "idle")
 
-	server := startSlowServer(t)
-	const many = 200
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(8)
-	// Sources of their own: nobody waits for the download of somebody else.
-	for i := range many {
-		artifact := slow.Artifacts.Put("gitrepository", slow.namespace, fmt.Sprintf("app-%d", i), []byte("never sent"))
-		artifact.URL = server.URL + "/" + artifact.Path
-		publish(t, slow.Cluster, slow.namespace, fmt.Sprintf("app-%d", i), artifact)
-		group.Go(func() error {
-			set := &v1.StageSet{}
-			set.Namespace, set.Name = slow.namespace, fmt.Sprintf("app-%d", i)
-			set.Spec.ServiceAccountName = deployer
-			set.Spec.Stages = []v1.Stage{{
-				Name: "app", SourceRef: v1.SourceReference{Kind: v1.SourceKindGitRepository, Name: set.Name},
-			}}
-			return slow.Client.Create(ctx, set)
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	// The slow tenant has all the workers that it can get: half of twenty.
-	for range 10 {
+	server := s.startSlowServer(t)
+	slow.slowStageSets(t, server, 200)
+	// The slow tenant has all the downloads that it can get: half of sixteen.
+	for range 8 {
 		<-server.asked
 	}
 	busy := quick.passTakes(t, "busy")
@@ -84,7 +100,7 @@ func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	}
 	select {
 	case <-server.asked:
-		t.Error("the slow tenant had more workers than half")
+		t.Error("the slow tenant had more downloads than half")
 	default:
 	}
 
@@ -93,6 +109,36 @@ func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	revision = third.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
 	third.stageSet(t, "app", oneStage("app"))
 	third.waitReady(t, "app", "app", revision)
+}
+
+// I9: whoever serves an artifact slowly holds no worker, however few there are; and the pass that waits for one is made as
+// soon as it has come.
+func TestHangingDownloadsHoldNoWorker(t *testing.T) {
+	s := setup(t)
+	const workers = 2
+	s.ownReconciler(t, fmt.Sprintf("--concurrent=%d", workers))
+	server := s.startSlowServer(t)
+	slow := []*tenant{s.tenant(t), s.tenant(t)}
+	revisions := make([][]string, len(slow))
+	for i := range slow {
+		revisions[i] = slow[i].slowStageSets(t, server, 2*workers)
+	}
+	for range len(slow) * 2 * workers {
+		<-server.asked
+	}
+	quick := s.tenant(t)
+	revision := quick.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	quick.stageSet(t, "app", oneStage("app"))
+	quick.waitReady(t, "app", "app", revision)
+	quick.passTakes(t, "beside")
+
+	server.release()
+	for i := range slow {
+		for number, revision := range revisions[i] {
+			name := fmt.Sprintf("slow-%d", number)
+			slow[i].waitReady(t, name, name, revision)
+		}
+	}
 }
 
 // passTakes is how long a pass of the StageSet app takes from when it is asked for until the status says so: the median of

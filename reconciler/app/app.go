@@ -81,7 +81,8 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("--artifact-hosts: %w", err)
 	}
-	fetcher, err := newFetcher(options, hosts)
+	waits := controller.NewWaits()
+	fetcher, err := newFetcher(options, hosts, waits)
 	if err != nil {
 		return err
 	}
@@ -90,6 +91,7 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	reconciler.Waits = waits
 	if err := reconciler.SetupWithManager(ctx, mgr, workers(options.Concurrent)); err != nil {
 		return err
 	}
@@ -161,7 +163,7 @@ func newLive(mgr manager.Manager) (client.Reader, error) {
 	})
 }
 
-func newFetcher(options *Options, hosts source.Hosts) (*source.Fetcher, error) {
+func newFetcher(options *Options, hosts source.Hosts, waits controller.Waits) (*source.Fetcher, error) {
 	allow, err := dial.ParseAllow(options.DialAllow)
 	if err != nil {
 		return nil, fmt.Errorf("--dial-allow: %w", err)
@@ -171,6 +173,7 @@ func newFetcher(options *Options, hosts source.Hosts) (*source.Fetcher, error) {
 		Transport: dial.New(allow).Transport(),
 		Hosts:     hosts,
 		CacheSize: options.ArtifactCacheSize,
+		Wake:      waits.Over,
 	})
 }
 

@@ -9,6 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // Cache keeps rendered manifests by artifact and options, which have the values that were substituted: the least recently
@@ -23,6 +27,8 @@ type Cache struct {
 	total   int64
 	flights map[cacheKey]*flight
 	large   slots
+	// patience is how long a caller waits for the same build of another.
+	patience time.Duration
 }
 
 type cacheKey [sha256.Size]byte
@@ -45,7 +51,7 @@ type cached struct {
 func NewCache(maxBytes int64) *Cache {
 	return &Cache{
 		limit: maxBytes, entries: map[cacheKey]*list.Element{}, recent: list.New(), flights: map[cacheKey]*flight{},
-		large: make(slots, largeBuilds),
+		large: make(slots, largeBuilds), patience: sharedPatience,
 	}
 }
 
@@ -58,19 +64,32 @@ type Artifact interface {
 // Open gives an artifact, from wherever it is.
 type Open func(ctx context.Context) (Artifact, error)
 
-// Build is what Build gives, or gave before for the same artifact and options; only a build opens the artifact. id names
-// the artifact: it must be that of one content alone, and known to nobody who may not read it. Callers that ask for the
-// same at once share one build; if its caller leaves, another of them builds. Failures are not kept; those of open are
-// returned as they are. Of large builds only some run at once; one too many is a failure that waits.
+// Build is what Build gives, or gave before for the same artifact and options; only what is not kept opens the artifact. id
+// names the artifact: it must be that of one content alone, and known to nobody who may not read it. Callers that ask for
+// the same at once share one build; if its caller leaves, another of them builds. Failures are not kept; those of open are
+// returned as they are. No caller waits long for others: of large builds only some run at once, and one too many is a
+// failure that waits, as is a build that another caller has not ended after a moment.
 func (c *Cache) Build(ctx context.Context, id string, open Open, opts Options) (Manifests, error) {
 	key, err := keyOf(id, opts)
 	if err != nil {
 		return Manifests{}, err
 	}
+	if found, kept := c.kept(key); kept {
+		return found, nil
+	}
+	artifact, err := open(ctx)
+	if err != nil {
+		return Manifests{}, err
+	}
+	defer func() { _ = artifact.Close() }() // it was only read
+	patient, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
 	for {
 		found, running, mine := c.lookUp(key)
 		if mine {
-			return c.build(ctx, key, running, func() (Manifests, error) { return c.openAndBuild(ctx, open, opts) })
+			return c.build(ctx, key, running, func() (Manifests, error) {
+				return buildBeside(ctx, c.large, artifact.FS(), opts)
+			})
 		}
 		if running == nil {
 			return found, nil
@@ -80,19 +99,13 @@ func (c *Cache) Build(ctx context.Context, id string, open Open, opts Options) (
 			if !running.abandoned {
 				return running.manifests, running.err
 			}
-		case <-ctx.Done():
-			return Manifests{}, fmt.Errorf("build: %w", context.Cause(ctx))
+		case <-patient.Done():
+			if ctx.Err() != nil {
+				return Manifests{}, fmt.Errorf("build: %w", context.Cause(ctx))
+			}
+			return Manifests{}, failure.NewWaiting(v1.ReasonProgressing, busyPause, "%w", errShared)
 		}
 	}
-}
-
-func (c *Cache) openAndBuild(ctx context.Context, open Open, opts Options) (Manifests, error) {
-	artifact, err := open(ctx)
-	if err != nil {
-		return Manifests{}, err
-	}
-	defer func() { _ = artifact.Close() }() // it was only read
-	return buildBeside(ctx, c.large, artifact.FS(), opts)
 }
 
 func keyOf(id string, opts Options) (cacheKey, error) {
@@ -106,13 +119,29 @@ func keyOf(id string, opts Options) (cacheKey, error) {
 	return sha256.Sum256(text), nil
 }
 
+// kept is what is kept for key.
+func (c *Cache) kept(key cacheKey) (Manifests, bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.find(key)
+}
+
+// find is kept for who has the mutex.
+func (c *Cache) find(key cacheKey) (Manifests, bool) {
+	element := c.entries[key]
+	if element == nil {
+		return Manifests{}, false
+	}
+	c.recent.MoveToFront(element)
+	return element.Value.(*cached).manifests, true
+}
+
 // lookUp is what is kept for key, or else the build of it: one that runs, or a new one that is the caller's to run.
 func (c *Cache) lookUp(key cacheKey) (found Manifests, running *flight, mine bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if element := c.entries[key]; element != nil {
-		c.recent.MoveToFront(element)
-		return element.Value.(*cached).manifests, nil, false
+	if found, kept := c.find(key); kept {
+		return found, nil, false
 	}
 	if running = c.flights[key]; running != nil {
 		return Manifests{}, running, false

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -79,6 +80,7 @@ func TestCacheSharesABuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := &countedFiles{files: artifact(map[string]string{"a.yaml": text}), hold: make(chan struct{})}
 			cache := NewCache(1 << 20)
+			cache.patience = time.Minute
 			var group sync.WaitGroup
 			for range 16 {
 				group.Go(func() {
@@ -97,9 +99,38 @@ func TestCacheSharesABuild(t *testing.T) {
 	}
 }
 
+// I9: nobody waits long for a build that another caller is at, and an artifact that cannot be had yet is no build.
+func TestCacheDoesNotWaitLongForOthers(t *testing.T) {
+	files := &countedFiles{files: artifact(map[string]string{"a.yaml": configMap("a"), "b/b.yaml": configMap("b")}), hold: make(chan struct{})}
+	cache := NewCache(1 << 20)
+	cache.patience = time.Millisecond
+	first := make(chan error)
+	go func() {
+		_, err := cache.Build(context.Background(), "sha256:1", files.open, Options{})
+		first <- err
+	}()
+	for files.reads.Load() == 0 && t.Context().Err() == nil {
+		runtime.Gosched()
+	}
+	_, err := cache.Build(t.Context(), "sha256:1", files.open, Options{})
+	if failed := failure.From(err); failed.Kind != failure.Waiting || failed.RetryAfter != busyPause || !errors.Is(err, errShared) {
+		t.Errorf("failure %s after %s: %v", failed.Kind, failed.RetryAfter, err)
+	}
+	absent := errors.New("not yet")
+	notYet := func(context.Context) (Artifact, error) { return nil, absent }
+	if _, err := cache.Build(t.Context(), "sha256:1", notYet, Options{}); !errors.Is(err, absent) {
+		t.Errorf("got %v, want what opening it gave", err)
+	}
+	close(files.hold)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCacheOutlivesTheFirstCaller(t *testing.T) {
 	files := &countedFiles{files: artifact(map[string]string{"a.yaml": configMap("a"), "b/b.yaml": configMap("b")}), hold: make(chan struct{})}
 	cache := NewCache(1 << 20)
+	cache.patience = time.Minute
 	ctx, leave := context.WithCancel(context.Background())
 	first, second := make(chan error), make(chan error)
 	go func() {
@@ -167,7 +198,7 @@ func TestCacheLeavesOneBuildAlone(t *testing.T) {
 		}
 		_, err = cache.Build(t.Context(), "sha256:1", files.open, Options{})
 	}
-	if got := files.opened.Load(); got != 0 {
+	if got := files.reads.Load(); got != 0 {
 		t.Errorf("%d builds were begun", got)
 	}
 	close(ended)
@@ -175,7 +206,7 @@ func TestCacheLeavesOneBuildAlone(t *testing.T) {
 		runtime.Gosched()
 		_, err = cache.Build(t.Context(), "sha256:1", files.open, Options{})
 	}
-	if got := files.opened.Load(); got != 1 {
+	if got := files.reads.Load(); got != 1 {
 		t.Errorf("%d builds were begun once it had ended, want 1", got)
 	}
 }

@@ -52,9 +52,11 @@ type Reconciler struct {
 	// PolicyChanges tells when what Policies gives is another.
 	PolicyChanges PolicyChanges
 	Pipeline      *pipeline.Pipeline
-	Events        Recorder
-	Clock         clock.PassiveClock
-	Options       Options
+	// Waits are what the parts of Pipeline end.
+	Waits   Waits
+	Events  Recorder
+	Clock   clock.PassiveClock
+	Options Options
 
 	memory memory
 }
@@ -149,5 +151,6 @@ func (r *Reconciler) reconcile(ctx context.Context, snap *snapshot) outcome {
 // forget ends what is known of a StageSet that is gone.
 func (r *Reconciler) forget(name types.NamespacedName) {
 	r.memory.forget(name)
+	r.Pipeline.Forget(name)
 	forgetReady(name)
 }

@@ -29,6 +29,9 @@ func (r *Reconciler) maintain(ctx context.Context, snap *snapshot, because *fail
 	run, err := r.correctApplied(ctx, snap)
 	why := "while the condition Ready says " + because.Reason
 	switch {
+	case err != nil && failure.From(err).Reason == v1.ReasonProgressing:
+		snap.memo.maintained = time.Time{} // it may be at hand in a moment
+		return
 	case errors.Is(err, errForgotten):
 		why = "since " + errForgotten.Error()
 	case err != nil:

@@ -75,6 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.residents), builder.WithPredicates(
 			predicate.Funcs{UpdateFunc: relabelled, DeleteFunc: func(event.DeleteEvent) bool { return false }})).
 		WatchesRawSource(policies).
+		WatchesRawSource(r.Waits.source()).
 		WithOptions(workers)
 	for _, kind := range sourceKinds {
 		gvk := sourcev1.GroupVersion.WithKind(string(kind))

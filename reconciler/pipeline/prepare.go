@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/build"
@@ -139,6 +140,9 @@ func size(built []build.StageManifests) int64 {
 	return total
 }
 
+// Forget ends whatever a StageSet that is gone waits for.
+func (p *Pipeline) Forget(stageSet types.NamespacedName) { p.Fetcher.Forget(stageSet) }
+
 // Owner is the StageSet as the owner of what it applies.
 func Owner(set *v1.StageSet) ownership.Owner {
 	return ownership.Owner{Namespace: set.Namespace, Name: set.Name}
@@ -171,13 +175,16 @@ func (p *Pipeline) build(
 	)
 	for i := range pinned.Stages {
 		stage := &pinned.Stages[i]
-		manifests, err := p.render(ctx, stage)
+		manifests, err := p.render(ctx, set, stage)
 		if err != nil {
-			problems = append(problems, inStage(err, stage))
-			if failure.From(err).Kind == failure.Transient {
-				break // a server that is down would hold the worker anew for every stage
+			kind := failure.From(err).Kind
+			if kind != failure.Waiting || len(problems) == 0 {
+				problems = append(problems, inStage(err, stage))
 			}
-			continue
+			if kind == failure.Stalled {
+				continue
+			}
+			break // to wait for the rest as well would be to find out again and again what is known by now
 		}
 		if size += manifests.Size(); size > build.MaxObjects {
 			return nil, failure.NewStalled(v1.ReasonBuildFailed, "the stages up to %s have more than %d MiB of objects: "+
@@ -197,11 +204,11 @@ func (p *Pipeline) build(
 
 // render builds a stage. What was built before needs no artifact. The source is part of the artifact's name: a digest alone
 // may be told by the status of a source whose owner may not read what it is the digest of.
-func (p *Pipeline) render(ctx context.Context, stage *PinnedStage) (build.Manifests, error) {
+func (p *Pipeline) render(ctx context.Context, set *v1.StageSet, stage *PinnedStage) (build.Manifests, error) {
 	built := false
 	fetch := func(ctx context.Context) (build.Artifact, error) {
 		built = true
-		return p.Fetcher.Fetch(ctx, stage.Pin)
+		return p.Fetcher.Fetch(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name}, stage.Pin)
 	}
 	id := string(stage.Pin.UID) + "/" + stage.Pin.Digest
 	manifests, err := p.Builds.Build(ctx, id, fetch, build.OptionsOf(stage.Stage, stage.Variables))

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -25,6 +27,9 @@ import (
 	"github.com/stageset/stageset/reconciler/tenant"
 )
 
+// patience is how long the passes of a test wait for an artifact: as long as it takes.
+const patience = time.Minute
+
 // stages are stages that all have their artifact, of the content's digest, on a server.
 func stages(t *testing.T, count int, content []byte, status int) (p *Pipeline, pinned Pinned, requests *atomic.Int64) {
 	t.Helper()
@@ -35,7 +40,9 @@ func stages(t *testing.T, count int, content []byte, status int) (p *Pipeline, p
 		_, _ = w.Write(content)
 	}))
 	t.Cleanup(server.Close)
-	fetcher, err := source.NewFetcher(source.FetcherOptions{Dir: t.TempDir(), Transport: http.DefaultTransport})
+	fetcher, err := source.NewFetcher(source.FetcherOptions{
+		Dir: t.TempDir(), Transport: http.DefaultTransport, Patience: patience,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +115,50 @@ func TestAServerThatIsDownIsAskedOnceInAPass(t *testing.T) {
 	}
 }
 
+// I9: what has to be waited for does not keep what is wrong with earlier stages from being told, which the next pass would
+// find out again; by itself it only postpones the pass.
+func TestSlowArtifactAndBrokenStage(t *testing.T) {
+	p, pinned, _ := stages(t, 2, packed(t, map[string]string{"a.yaml": "{{"}), http.StatusOK)
+	ended := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ended:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(func() {
+		close(ended)
+		hanging.Close()
+	})
+	woken := make(chan types.NamespacedName, 1)
+	fetcher, err := source.NewFetcher(source.FetcherOptions{
+		Dir: t.TempDir(), Transport: http.DefaultTransport, Patience: time.Millisecond,
+		Wake: func(_ context.Context, stageSet types.NamespacedName) { woken <- stageSet },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fetcher.Close() })
+	p.Fetcher = fetcher
+	pinned.Stages[1].Pin.URL = hanging.URL
+	for _, err = p.build(t.Context(), &v1.StageSet{}, pinned, plenty); isPostponed(err); {
+		<-woken
+		_, err = p.build(t.Context(), &v1.StageSet{}, pinned, plenty)
+	}
+	if failed := failure.From(err); failed.Reason != v1.ReasonBuildFailed || failed.Kind != failure.Stalled || failed.Stage != "stage-0" {
+		t.Errorf("got %s %s in stage %q: %v", failed.Kind, failed.Reason, failed.Stage, err)
+	}
+	pinned.Stages = pinned.Stages[1:]
+	if _, err := p.build(t.Context(), &v1.StageSet{}, pinned, plenty); !isPostponed(err) {
+		t.Errorf("got %v, want that it is waited for", err)
+	}
+}
+
+func isPostponed(err error) bool {
+	failed := failure.From(err)
+	return failed.Kind == failure.Waiting && failed.Reason == v1.ReasonProgressing
+}
+
 // Every stage is within its own limit, and 64 of them could take 4 GiB.
 func TestWhatAllStagesRenderIsBounded(t *testing.T) {
 	filler := strings.Repeat("x", 3<<20)
@@ -137,7 +188,7 @@ func TestOneArtifactIsFetchedOnce(t *testing.T) {
 		stage := pinned.Stages[0]
 		stage.Variables = build.Variables{"number": {Value: fmt.Sprint(i % 10)}}
 		group.Go(func() {
-			if _, err := p.render(t.Context(), &stage); err != nil {
+			if _, err := p.render(t.Context(), &v1.StageSet{}, &stage); err != nil {
 				t.Error(err)
 			}
 		})
@@ -150,12 +201,12 @@ func TestOneArtifactIsFetchedOnce(t *testing.T) {
 	_ = p.Fetcher.Close() // whatever asks it fails
 	stage := pinned.Stages[0]
 	stage.Variables = build.Variables{"number": {Value: "7"}}
-	if _, err := p.render(t.Context(), &stage); err != nil {
+	if _, err := p.render(t.Context(), &v1.StageSet{}, &stage); err != nil {
 		t.Errorf("what was rendered before: %v", err)
 	}
 	// The same digest in the status of another source says nothing about who may read the artifact.
 	stage.Pin.UID = "00000000-0000-0000-0000-000000000099"
-	if _, err := p.render(t.Context(), &stage); err == nil {
+	if _, err := p.render(t.Context(), &v1.StageSet{}, &stage); err == nil {
 		t.Error("another source got the artifact without fetching it")
 	}
 }
@@ -169,7 +220,7 @@ func TestIgnoredFilesAreToldOnce(t *testing.T) {
 	var lines []string
 	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 	for range 2 {
-		manifests, err := p.render(ctx, &pinned.Stages[0])
+		manifests, err := p.render(ctx, &v1.StageSet{}, &pinned.Stages[0])
 		if err != nil || len(manifests.Objects()) != 1 {
 			t.Fatalf("%d objects, error %v", len(manifests.Objects()), err)
 		}

@@ -41,7 +41,7 @@ func TestFetchBomb(t *testing.T) {
 			f.limits.inflated /= 4 // to be done sooner
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := f.Fetch(context.Background(), pinOf(server.URL, c.raw))
+			_, err := f.Fetch(context.Background(), shop, pinOf(server.URL, c.raw))
 			runtime.ReadMemStats(&after)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v does not say %q", err, c.want)

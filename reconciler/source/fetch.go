@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,12 +11,22 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/queue"
 )
 
-// defaultTimeout bounds one download with its unpacking.
-const defaultTimeout = 2 * time.Minute
+const (
+	// defaultTimeout bounds one download with its unpacking.
+	defaultTimeout = 2 * time.Minute
+	// defaultPatience is long for an artifact of usual size, and short for a worker.
+	defaultPatience = 250 * time.Millisecond
+	// maxDownloads is how many downloads run at once. A namespace has at most half of what others leave, as with workers.
+	maxDownloads = 16
+)
 
 // FetcherOptions are what a Fetcher needs.
 type FetcherOptions struct {
@@ -30,90 +41,110 @@ type FetcherOptions struct {
 	CacheSize int64
 	// Timeout bounds one download with its unpacking. Zero means two minutes.
 	Timeout time.Duration
+	// Patience is how long Fetch itself waits for a download. Zero means a quarter of a second.
+	Patience time.Duration
+	// Wake is told of a StageSet when the download is over that Fetch did not wait for; nil tells nobody. It may block until
+	// ctx is done.
+	Wake func(ctx context.Context, stageSet types.NamespacedName)
 }
 
-// Fetcher fetches artifacts by digest into a cache on disk. It is safe for concurrent use.
+// Fetcher fetches artifacts by digest into a cache on disk. Downloads run beside the passes that ask for them: whoever serves
+// an artifact slowly holds no worker. It is safe for concurrent use.
 type Fetcher struct {
-	store   *store
-	client  *http.Client
-	timeout time.Duration
-	limits  limits
+	store    *store
+	client   *http.Client
+	timeout  time.Duration
+	patience time.Duration
+	wake     func(ctx context.Context, stageSet types.NamespacedName)
+	limits   limits
 
 	// base ends when the Fetcher is closed; running counts what has to end then.
 	base    context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	// turns are downloads that wait for one of the goroutines that make them.
+	turns *queue.Queue[turn]
 
-	mutex   sync.Mutex
+	mutex sync.Mutex
+	// flights are the downloads that wait or run, by name of their entry.
 	flights map[string]*flight
-}
-
-// flight is one fetch that any number of callers wait for. The Fetcher's mutex guards waiters and landed.
-type flight struct {
-	waiters int
-	landed  bool
-	// done is closed when entry and err, the outcome, may be read without the mutex.
-	done  chan struct{}
-	entry *entry
-	err   error
+	// failures are what StageSets have yet to be told: each has the one of what it asked for last.
+	failures map[types.NamespacedName]landing
 }
 
 // NewFetcher opens the cache in o.Dir, removes what a crash left there, and takes over the rest.
 func NewFetcher(o FetcherOptions) (*Fetcher, error) {
-	if o.CacheSize <= 0 {
-		o.CacheSize = DefaultCacheSize
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
-	cache, err := openStore(o.Dir, o.CacheSize)
+	cache, err := openStore(o.Dir, cmp.Or(max(o.CacheSize, 0), DefaultCacheSize))
 	if err != nil {
 		return nil, err
 	}
 	f := &Fetcher{
-		store: cache, client: newClient(o.Transport, o.Hosts), timeout: o.Timeout, limits: defaultLimits,
-		flights: map[string]*flight{},
+		store: cache, client: newClient(o.Transport, o.Hosts), limits: defaultLimits, wake: o.Wake,
+		timeout:  cmp.Or(o.Timeout, defaultTimeout),
+		patience: cmp.Or(o.Patience, defaultPatience),
+		flights:  map[string]*flight{},
+		failures: map[types.NamespacedName]landing{},
+		turns: queue.New(queue.Options[turn]{
+			Workers: maxDownloads, Lane: func(next turn) string { return next.namespace }, Clock: clock.RealClock{},
+		}),
 	}
 	f.base, f.stop = context.WithCancel(context.Background())
+	for range maxDownloads {
+		f.running.Go(f.work)
+	}
 	return f, nil
 }
 
-// Close ends the fetches that are on their way, waits for them, and closes the cache. Artifacts that are still open stay
+// Close ends the downloads that are on their way, waits for them, and closes the cache. Artifacts that are still open stay
 // readable.
 func (f *Fetcher) Close() error {
 	f.stop()
+	f.turns.ShutDown()
 	f.running.Wait()
 	f.client.CloseIdleConnections()
 	return f.store.root.Close()
 }
 
-// Fetch is the artifact of pin, from the cache if it is there. However many callers ask for the same one, it is fetched
-// once, and none of them leaving stops it for the others. The caller closes the artifact when it no longer reads it.
+// Fetch is the artifact of pin for a StageSet, from the cache if it is there. However many ask for the same one, it is
+// downloaded once, and none of them leaving stops it for the others. A StageSet waits for one download: of whatever else it
+// asked for before, it is not told any more. The caller closes the artifact when it no longer reads it.
 //
 // Failures are failure.Errors with reason ArtifactFailed: Transient where trying again may help, Stalled where the archive
-// is not what the source says or breaks a limit. If ctx ends first, the error is ctx's.
-func (f *Fetcher) Fetch(ctx context.Context, pin Pin) (*Artifact, error) {
+// is not what the source says or breaks a limit. A download that takes longer than a moment goes on by itself: the failure
+// then has the reason Progressing, and the StageSet is woken when the download is over. If ctx ends first, the error is
+// ctx's.
+func (f *Fetcher) Fetch(ctx context.Context, stageSet types.NamespacedName, pin Pin) (*Artifact, error) {
 	name, err := entryName(pin)
 	if err != nil {
 		return nil, failure.NewStalled(v1.ReasonArtifactFailed, "the artifact of %s cannot be used: %w", pin, err)
 	}
-	found, err := f.store.acquire(name)
-	if err != nil {
-		return nil, failure.NewTransient(v1.ReasonArtifactFailed, "the artifact of %s cannot be used: %w", pin, err)
-	}
-	if found != nil {
-		return newArtifact(f.store, found), nil
-	}
-	joined := f.join(name, pin)
-	select {
-	case <-joined.done:
-		if joined.err != nil {
-			return nil, joined.err
+	patient, cancel := context.WithTimeout(ctx, f.patience)
+	defer cancel()
+	for {
+		if err := f.told(stageSet, name); err != nil {
+			return nil, err
 		}
-		return newArtifact(f.store, joined.entry), nil
-	case <-ctx.Done():
-		f.leave(joined)
-		return nil, fmt.Errorf("fetching the artifact of %s: %w", pin, context.Cause(ctx))
+		found, err := f.store.acquire(name)
+		if err != nil {
+			return nil, failure.NewTransient(v1.ReasonArtifactFailed, "the artifact of %s cannot be used: %w", pin, err)
+		}
+		if found != nil {
+			return newArtifact(f.store, found), nil
+		}
+		joined := f.join(name, stageSet, pin)
+		select {
+		case <-joined.done:
+			continue
+		case <-f.base.Done():
+			return nil, fmt.Errorf("fetching the artifact of %s: %w", pin, context.Cause(f.base))
+		case <-patient.Done():
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("fetching the artifact of %s: %w", pin, context.Cause(ctx))
+		case f.leave(joined, stageSet):
+			return nil, failure.NewWaiting(v1.ReasonProgressing, f.timeout, "the artifact of %s is being fetched", pin)
+		}
 	}
 }
 
@@ -128,51 +159,6 @@ func entryName(pin Pin) (string, error) {
 		return "", fmt.Errorf("the source's uid %q is not one", shortened(uid))
 	}
 	return path.Join(uid, sum.algorithm+"-"+sum.hex), nil
-}
-
-// join makes the caller a waiter of the fetch of that name, which it starts if there is none.
-func (f *Fetcher) join(name string, pin Pin) *flight {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	if running := f.flights[name]; running != nil {
-		running.waiters++
-		return running
-	}
-	started := &flight{waiters: 1, done: make(chan struct{})}
-	f.flights[name] = started
-	f.running.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(f.base, f.timeout, fmt.Errorf("it takes longer than %s", f.timeout))
-		defer cancel()
-		found, err := f.fetch(ctx, name, pin)
-		f.land(name, started, found, err)
-	})
-	return started
-}
-
-// land hands the outcome of a flight to its waiters. found has one user, the flight itself.
-func (f *Fetcher) land(name string, landed *flight, found *entry, err error) {
-	f.mutex.Lock()
-	delete(f.flights, name)
-	landed.entry, landed.err, landed.landed = found, err, true
-	if err == nil {
-		f.store.retain(found, landed.waiters)
-	}
-	f.mutex.Unlock()
-	if err == nil {
-		f.store.release(found)
-	}
-	close(landed.done)
-}
-
-// leave ends the wait of one caller, who may already have been counted as a user.
-func (f *Fetcher) leave(left *flight) {
-	f.mutex.Lock()
-	counted := left.landed && left.err == nil
-	left.waiters--
-	f.mutex.Unlock()
-	if counted {
-		f.store.release(left.entry)
-	}
 }
 
 // fetch is the entry of that name, with one user: what an earlier process left if it is intact, else what pin.URL gives.

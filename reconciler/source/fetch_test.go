@@ -54,7 +54,9 @@ func fetcher(t testing.TB, change func(*FetcherOptions)) *Fetcher {
 		t.Fatal(err)
 	}
 	transport := dial.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}).Transport()
-	options := FetcherOptions{Dir: filepath.Join(t.TempDir(), "cache"), Transport: transport, Hosts: hosts}
+	options := FetcherOptions{
+		Dir: filepath.Join(t.TempDir(), "cache"), Transport: transport, Hosts: hosts, Patience: time.Minute,
+	}
 	if change != nil {
 		change(&options)
 	}
@@ -77,10 +79,13 @@ func pinOf(url string, raw []byte) Pin {
 		Digest: sumOf("sha256", raw), Revision: "main", Size: int64(len(raw))}
 }
 
+// shop is a StageSet.
+var shop = types.NamespacedName{Namespace: "team-a", Name: "shop"}
+
 // fetched is the content of a file of the artifact of pin.
 func fetched(t testing.TB, f *Fetcher, pin Pin, name string) string {
 	t.Helper()
-	artifact, err := f.Fetch(context.Background(), pin)
+	artifact, err := f.Fetch(context.Background(), shop, pin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +111,7 @@ func TestFetchVerifiesEveryAlgorithm(t *testing.T) {
 			}
 			pin.UID = "uid-2" // not in the cache
 			pin.Digest = sumOf(algorithm, []byte("something else"))
-			if _, err := f.Fetch(context.Background(), pin); err == nil {
+			if _, err := f.Fetch(context.Background(), shop, pin); err == nil {
 				t.Error("a wrong digest was accepted")
 			}
 		})
@@ -167,7 +172,7 @@ func TestFetchWaitersLeaveAlone(t *testing.T) {
 	first, leave := context.WithCancel(context.Background())
 	left := make(chan error)
 	go func() {
-		_, err := f.Fetch(first, pin)
+		_, err := f.Fetch(first, shop, pin)
 		left <- err
 	}()
 	<-started
@@ -252,7 +257,7 @@ func TestFetchFails(t *testing.T) {
 			if c.pin != nil {
 				c.pin(&pin)
 			}
-			_, err := f.Fetch(context.Background(), pin)
+			_, err := f.Fetch(context.Background(), shop, pin)
 			var failed *failure.Error
 			if !errors.As(err, &failed) {
 				t.Fatalf("error %v is no failure.Error", err)
@@ -307,7 +312,7 @@ func TestFetchEvicts(t *testing.T) {
 		pin.UID = uid
 		return pin
 	}
-	held, err := f.Fetch(context.Background(), pin("held"))
+	held, err := f.Fetch(context.Background(), shop, pin("held"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,16 +334,24 @@ func TestFetchEvicts(t *testing.T) {
 	}
 }
 
-// An artifact that alone is larger than the cache is still of use to all who wait for it.
+// An artifact that alone is larger than the cache is still of use to all who wait for it, until another one is.
 func TestFetchLargerThanCache(t *testing.T) {
 	f := fetcher(t, func(o *FetcherOptions) { o.CacheSize = 1 })
 	raw := archive(t, file("cm.yaml", "a: 1"))
 	server := serveBytes(t, raw)
-	if got := fetched(t, f, pinOf(server.URL, raw), "cm.yaml"); got != "a: 1" {
-		t.Errorf("content %q", got)
+	for _, uid := range []types.UID{"a", "a", "b"} {
+		pin := pinOf(server.URL, raw)
+		pin.UID = uid
+		if got := fetched(t, f, pin, "cm.yaml"); got != "a: 1" {
+			t.Errorf("content %q", got)
+		}
+		want := []string{string(uid) + "/" + strings.Replace(pin.Digest, ":", "-", 1)}
+		if diff := cmp.Diff(want, onDisk(t, f)); diff != "" {
+			t.Errorf("on disk (-want +got):\n%s", diff)
+		}
 	}
-	if left := onDisk(t, f); len(left) != 0 {
-		t.Errorf("the cache holds %v", left)
+	if got := server.requests.Load(); got != 2 {
+		t.Errorf("%d downloads, want one of each", got)
 	}
 }
 
@@ -407,7 +420,7 @@ func TestCloseEndsFetches(t *testing.T) {
 	f := fetcher(t, nil)
 	ended := make(chan error)
 	go func() {
-		_, err := f.Fetch(context.Background(), pinOf(server.URL, nil))
+		_, err := f.Fetch(context.Background(), shop, pinOf(server.URL, nil))
 		ended <- err
 	}()
 	<-started

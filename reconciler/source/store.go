@@ -153,13 +153,6 @@ func (s *store) open(e *entry) error {
 	return nil
 }
 
-// retain adds users to an entry that has some.
-func (s *store) retain(e *entry, users int) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	e.users += users
-}
-
 // release takes back one use of e.
 func (s *store) release(e *entry) {
 	s.mutex.Lock()
@@ -173,10 +166,11 @@ func (s *store) release(e *entry) {
 	s.remove(dropped)
 }
 
-// evict takes entries that nobody uses out of the store until it is within its limit, the least recently used first.
-// Their directories are only moved aside, for the caller to remove without the mutex.
+// evict takes entries that nobody uses out of the store until it is within its limit, the least recently used first, but
+// never the last: who has asked for it may be yet to come, however large it is. Their directories are only moved aside, for
+// the caller to remove without the mutex.
 func (s *store) evict() (dropped []string) {
-	for element := s.recent.Back(); element != nil && s.total > s.limit; {
+	for element := s.recent.Back(); element != nil && element != s.recent.Front() && s.total > s.limit; {
 		e := element.Value.(*entry)
 		element = element.Prev()
 		if e.users == 0 {
