@@ -9,12 +9,12 @@ import (
 
 // RESTConfig says how to reach the API server, and as whom: from the kubeconfig file, or, for an empty path, from the Pod.
 // There is no throttle on our side: the API server's own priority and fairness decides.
-func RESTConfig(kubeconfig, userAgent string) (*rest.Config, error) {
+func RESTConfig(kubeconfig, program string) (*rest.Config, error) {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = userAgent
+	config.UserAgent = userAgent(program)
 	config.QPS = -1
 	return config, nil
 }

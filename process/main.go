@@ -24,13 +24,19 @@ const (
 )
 
 // Parse fills options from the arguments and returns ExitOK and true if the program is to run; otherwise it has said why
-// not on stderr, and the code is what to exit with: ExitOK for --help, ExitUsage for arguments that make no sense.
+// not on stderr, and the code is what to exit with: ExitOK for --help and --version, ExitUsage for arguments that make no
+// sense.
 func Parse(program string, arguments []string, options Options, stderr io.Writer) (code int, run bool) {
 	flags := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	options.AddFlags(flags)
+	show := flags.Bool("version", false, "print version and revision, and end")
 	err := flags.Parse(arguments)
 	if errors.Is(err, pflag.ErrHelp) {
+		return ExitOK, false
+	}
+	if err == nil && *show {
+		fmt.Fprintln(stderr, program, describeVersion())
 		return ExitOK, false
 	}
 	if err == nil {

@@ -84,7 +84,7 @@ func TestRESTConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Host != c.Config.Host || config.UserAgent != "program" || config.QPS != -1 {
+	if config.Host != c.Config.Host || !strings.HasPrefix(config.UserAgent, "program/development ") || config.QPS != -1 {
 		t.Errorf("host %s, user agent %s, QPS %v", config.Host, config.UserAgent, config.QPS)
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// release and revision are what the linker puts in ("make release-binaries"): the version of the release, and the commit that
+// it is built from.
+var release, revision string
+
 // dialect is the module that decides which CEL the program knows.
 const dialect = "k8s.io/apiserver"
 
@@ -31,6 +35,9 @@ func version(info *debug.BuildInfo) string {
 	own := info.Main.Version
 	if own == "" || own == "(devel)" {
 		own = "built from source"
+	}
+	if release != "" {
+		own = fmt.Sprintf("%s (revision %s)", release, revision)
 	}
 	text := fmt.Sprintf("stagesetctl %s\n%s\n", own, info.GoVersion)
 	for _, module := range info.Deps {
