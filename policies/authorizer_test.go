@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -147,27 +148,29 @@ func TestChecksThatOthersWereRefused(t *testing.T) {
 
 // TestChecksThatNobodyAnswers: an API server that does not answer has not said no, and leaves time for what does not ask it.
 func TestChecksThatNobodyAnswers(t *testing.T) {
-	in := creating(stageSet(t, ""))
-	in.Authorizer = policies.NewAuthorizer(func(ctx context.Context, _ *authorizationv1.SubjectAccessReview) error {
-		<-ctx.Done()
-		return ctx.Err()
+	synctest.Test(t, func(t *testing.T) {
+		in := creating(stageSet(t, ""))
+		in.Authorizer = policies.NewAuthorizer(func(ctx context.Context, _ *authorizationv1.SubjectAccessReview) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		var list []v1alpha1.StageSetPolicy
+		var want []string
+		for i := range 8 {
+			asks := fmt.Sprintf("!authorizer.path('/%d').check('get').allowed()", i)
+			list = append(list, rule(t, fmt.Sprintf("p%d", i), asks, ""))
+			want = append(want, fmt.Sprintf("spec: p%d/rule: cannot be evaluated: was not evaluated: the API server did not answer in "+
+				"time what authorizer asked", i))
+		}
+		set, err := policies.Compile(t.Context(), append(list, rule(t, "z", "false", "")), policies.Options{Timeout: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, "spec: z/rule: is wrong")
+		if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
+			t.Errorf("denied (-want +got):\n%s", diff)
+		}
 	})
-	var list []v1alpha1.StageSetPolicy
-	var want []string
-	for i := range 8 {
-		asks := fmt.Sprintf("!authorizer.path('/%d').check('get').allowed()", i)
-		list = append(list, rule(t, fmt.Sprintf("p%d", i), asks, ""))
-		want = append(want, fmt.Sprintf("spec: p%d/rule: cannot be evaluated: was not evaluated: the API server did not answer in "+
-			"time what authorizer asked", i))
-	}
-	set, err := policies.Compile(t.Context(), append(list, rule(t, "z", "false", "")), policies.Options{Timeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = append(want, "spec: z/rule: is wrong")
-	if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
-		t.Errorf("denied (-want +got):\n%s", diff)
-	}
 }
 
 // TestChecksThatAreForbidden: what the API server says about our own account is not for who writes a StageSet.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -204,24 +205,26 @@ func TestParamsOf(t *testing.T) {
 		"nobody says in time": {[]string{about + byName}, silent{}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var list []v1alpha1.StageSetPolicy
-			for i, spec := range test.specs {
-				list = append(list, rule(t, fmt.Sprintf("p%d", i), "true", spec))
-			}
-			options := policies.Options{Lookup: test.lookup, Timeout: time.Second}
-			set, err := policies.Compile(t.Context(), list, options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			in := policies.SourceInput{StageSet: stageSet(t, ""), Namespace: namespace("team-a", nil)}
-			got, ok := set.ParamsOf(t.Context(), v1alpha1.TargetManifest, in)
-			var versions []string
-			for _, param := range got {
-				versions = append(versions, param.ResourceVersion)
-			}
-			if diff := cmp.Diff(test.want, versions); diff != "" || ok != test.ok {
-				t.Errorf("ok is %t, versions (-want +got):\n%s", ok, diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				var list []v1alpha1.StageSetPolicy
+				for i, spec := range test.specs {
+					list = append(list, rule(t, fmt.Sprintf("p%d", i), "true", spec))
+				}
+				options := policies.Options{Lookup: test.lookup, Timeout: time.Second}
+				set, err := policies.Compile(t.Context(), list, options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in := policies.SourceInput{StageSet: stageSet(t, ""), Namespace: namespace("team-a", nil)}
+				got, ok := set.ParamsOf(t.Context(), v1alpha1.TargetManifest, in)
+				var versions []string
+				for _, param := range got {
+					versions = append(versions, param.ResourceVersion)
+				}
+				if diff := cmp.Diff(test.want, versions); diff != "" || ok != test.ok {
+					t.Errorf("ok is %t, versions (-want +got):\n%s", ok, diff)
+				}
+			})
 		})
 	}
 }
@@ -237,34 +240,36 @@ func (silent) Params(ctx context.Context, _ policies.ParamQuery) ([]*unstructure
 // TestParamsThatNobodyAnswersFor: however many policies wait for an API server that is silent, they wait as long as one may,
 // and all others are evaluated, in both directions of the alphabet.
 func TestParamsThatNobodyAnswersFor(t *testing.T) {
-	var list []v1alpha1.StageSetPolicy
-	for i := range 8 {
-		waiting := rule(t, fmt.Sprintf("p%d", i), "true", byName)
-		waiting.Spec.Mutations = sets(t, "", "Object{spec: Object.spec{suspend: true}}").Spec.Mutations
-		list = append(list, waiting)
-	}
-	list = append(list, rule(t, "a", "false", ""), rule(t, "z", "false", ""),
-		sets(t, "zz", "Object{spec: Object.spec{interval: '1m'}}"))
-	const timeout = 2 * time.Second
-	set, err := policies.Compile(t.Context(), list, policies.Options{Lookup: silent{}, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := creating(stageSet(t, ""))
-	want := []string{"spec: a/rule: is wrong"}
-	for i := range 8 {
-		want = append(want, fmt.Sprintf("spec: p%d/paramRef: cannot be evaluated: params ConfigMap team-a/limits: "+
-			"the API server did not answer in time", i))
-	}
-	want = append(want, "spec: z/rule: is wrong")
-	if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
-		t.Errorf("denied (-want +got):\n%s", diff)
-	}
-	got, err := set.Default(t.Context(), in)
-	if err == nil || strings.Count(err.Error(), "did not answer in time") != 8 {
-		t.Errorf("defaulting says %v", err)
-	}
-	if interval, _, _ := unstructured.NestedString(got.Object, "spec", "interval"); interval != "1m" {
-		t.Errorf("the interval is %q", interval)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var list []v1alpha1.StageSetPolicy
+		for i := range 8 {
+			waiting := rule(t, fmt.Sprintf("p%d", i), "true", byName)
+			waiting.Spec.Mutations = sets(t, "", "Object{spec: Object.spec{suspend: true}}").Spec.Mutations
+			list = append(list, waiting)
+		}
+		list = append(list, rule(t, "a", "false", ""), rule(t, "z", "false", ""),
+			sets(t, "zz", "Object{spec: Object.spec{interval: '1m'}}"))
+		const timeout = 2 * time.Second
+		set, err := policies.Compile(t.Context(), list, policies.Options{Lookup: silent{}, Timeout: timeout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := creating(stageSet(t, ""))
+		want := []string{"spec: a/rule: is wrong"}
+		for i := range 8 {
+			want = append(want, fmt.Sprintf("spec: p%d/paramRef: cannot be evaluated: params ConfigMap team-a/limits: "+
+				"the API server did not answer in time", i))
+		}
+		want = append(want, "spec: z/rule: is wrong")
+		if diff := cmp.Diff(want, said(set.Validate(t.Context(), in).Denied)); diff != "" {
+			t.Errorf("denied (-want +got):\n%s", diff)
+		}
+		got, err := set.Default(t.Context(), in)
+		if err == nil || strings.Count(err.Error(), "did not answer in time") != 8 {
+			t.Errorf("defaulting says %v", err)
+		}
+		if interval, _, _ := unstructured.NestedString(got.Object, "spec", "interval"); interval != "1m" {
+			t.Errorf("the interval is %q", interval)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -62,30 +63,29 @@ func TestTooMuchIsNotWatched(t *testing.T) {
 
 // What becomes too much is not watched any longer.
 func TestWhatBecomesTooMuch(t *testing.T) {
-	w, direct := many()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := w.follow(t.Context(), logr.Discard())
-		ended <- err
-	}()
-	maps := direct.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"})
-	for i := 0; ; i++ {
-		namespace := fmt.Sprintf("n%d", i)
-		if _, err := maps.Namespace(namespace).Create(t.Context(), large(namespace, "limits"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case err := <-ended:
-			if !errors.Is(err, errTooMuch) {
-				t.Errorf("got %v, want that it is too much", err)
+	synctest.Test(t, func(t *testing.T) {
+		w, direct := many()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.follow(t.Context(), logr.Discard())
+			ended <- err
+		}()
+		synctest.Wait() // it watches
+		maps := direct.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"})
+		for i := 1; len(ended) == 0; i++ {
+			if i > maxWatchedBytes>>20 {
+				t.Fatalf("%d MiB are watched", i)
 			}
-			return
-		default:
+			object := large(fmt.Sprintf("n%d", i), "limits")
+			if _, err := maps.Namespace(object.GetNamespace()).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
 		}
-		if i > 10*maxWatchedBytes>>20 {
-			t.Fatalf("%d MiB are watched", i)
+		if err := <-ended; !errors.Is(err, errTooMuch) {
+			t.Errorf("got %v, want that it is too much", err)
 		}
-	}
+	})
 }
 
 // Answers of many namespaces are not kept beyond what is bounded, nor longer than they are used.
