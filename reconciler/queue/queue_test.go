@@ -69,7 +69,7 @@ func TestLanesTakeTurns(t *testing.T) {
 	}
 }
 
-// However many lanes take all they can get, one after the other, the next finds a worker.
+// Each of five lanes takes all that it can get before the next comes, and still the last of them finds a worker.
 func TestFreeWorkersAreLeftForNewLanes(t *testing.T) {
 	q := newQueue(20)
 	running := map[string]int{}
