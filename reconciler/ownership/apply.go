@@ -26,10 +26,19 @@ type Target interface {
 
 // Fields is what can be known and said of the fields of objects.
 type Fields interface {
-	// HasScale is true when objects of the kind have the subresource scale.
-	HasScale(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
 	// SetManagedFields replaces the managedFields of an object that nobody wrote since it was read.
 	SetManagedFields(ctx context.Context, live *unstructured.Unstructured, managed []metav1.ManagedFieldsEntry) error
+	Scales
+}
+
+// Scales is the subresource scale of objects.
+type Scales interface {
+	// HasScale is true when objects of the kind have it.
+	HasScale(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
+	// Scale reads that of an object, an autoscaling/v1 Scale.
+	Scale(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// ApplyScale applies it, without force, to the object of its name.
+	ApplyScale(ctx context.Context, gvk schema.GroupVersionKind, scale *unstructured.Unstructured, manager string) error
 }
 
 // Claims knows the inventories of all StageSets.

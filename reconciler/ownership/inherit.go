@@ -13,12 +13,7 @@ import (
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/takeover"
-	"github.com/stageset/stageset/reconciler/tenant"
 )
-
-// HandoverManager is the field manager that keeps the number of replicas which an owner had set, and does not want to set
-// any more, until somebody else sets it.
-const HandoverManager = "stageset-handover"
 
 // maxAttempts is how often an object is read again that others write at the same time.
 const maxAttempts = 3
@@ -30,14 +25,15 @@ func (a Applier) Inherits(ctx context.Context, target Target, obj, answer *unstr
 	if heir.Possible(answer.GetManagedFields()) {
 		return true, nil
 	}
-	if _, scaled := replicas(answer); !scaled || setsReplicas(obj) {
+	has, err := target.HasScale(ctx, obj.GroupVersionKind())
+	if err != nil || !has || isCustom(obj) {
+		return has, err
+	}
+	if setsReplicas(obj) {
 		return false, nil
 	}
 	owners, err := takeover.Owners(answer.GetManagedFields(), "spec", "replicas")
-	if err != nil || len(owners) > 0 {
-		return false, err
-	}
-	return target.HasScale(ctx, obj.GroupVersionKind())
+	return err == nil && len(owners) == 0, err
 }
 
 // Inherit makes the owner of what earlier tools, and StageSets that are gone, have left on the live object, so that what is
@@ -87,38 +83,6 @@ func (a Applier) heir(claims []inventory.Claim) takeover.Heir {
 				})
 		},
 	}
-}
-
-// handOver gives the live number of replicas to HandoverManager if the owner alone has set it, and does not any more.
-func (a Applier) handOver(ctx context.Context, target Target, live, obj *unstructured.Unstructured) error {
-	number, scaled := replicas(live)
-	if !scaled || setsReplicas(obj) {
-		return nil
-	}
-	owners, err := takeover.Owners(live.GetManagedFields(), "spec", "replicas")
-	if err != nil || len(owners) != 1 || owners[0] != a.Owner.FieldManager() {
-		return err
-	}
-	if has, err := target.HasScale(ctx, obj.GroupVersionKind()); err != nil || !has {
-		return err
-	}
-	only := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": number}}}
-	only.SetGroupVersionKind(obj.GroupVersionKind())
-	only.SetNamespace(obj.GetNamespace())
-	only.SetName(obj.GetName())
-	only.SetUID(live.GetUID()) // else an object that was just deleted would be made of this alone
-	_, err = target.Apply(ctx, only, tenant.ApplyOptions{FieldManager: HandoverManager})
-	return err
-}
-
-func replicas(obj *unstructured.Unstructured) (int64, bool) {
-	number, found, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
-	return number, found && err == nil
-}
-
-func setsReplicas(obj *unstructured.Unstructured) bool {
-	_, found, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "replicas")
-	return found || err != nil
 }
 
 // Outdated is true when managedFields of the live object have entries in an API version that is not served any more: the API

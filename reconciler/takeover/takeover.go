@@ -209,6 +209,35 @@ func Owners(entries []metav1.ManagedFieldsEntry, field ...string) ([]string, err
 	return owners, nil
 }
 
+// Sole are the fields that the manager applies, and that nobody else owns, each as the names that lead to it. What is inside
+// of lists is left out.
+func Sole(entries []metav1.ManagedFieldsEntry, manager string) ([][]string, error) {
+	own, others := fieldpath.NewSet(), fieldpath.NewSet()
+	for _, entry := range entries {
+		fields, err := decode(entry)
+		if err != nil {
+			return nil, err
+		}
+		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply {
+			own = own.Union(fields)
+			continue
+		}
+		others = others.Union(fields)
+	}
+	var sole [][]string
+	own.Difference(others).Leaves().Iterate(func(path fieldpath.Path) {
+		names := make([]string, 0, len(path))
+		for _, element := range path {
+			if element.FieldName == nil {
+				return
+			}
+			names = append(names, *element.FieldName)
+		}
+		sole = append(sole, names)
+	})
+	return sole, nil
+}
+
 func union(a, b *fieldpath.Set) *fieldpath.Set {
 	if a == nil {
 		return b

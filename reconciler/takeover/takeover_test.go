@@ -1,10 +1,12 @@
 package takeover
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -150,6 +152,19 @@ func TestOwners(t *testing.T) {
 		t.Errorf("owners, %v (-want +got):\n%s", err, diff)
 	}
 }
+
+func TestSole(t *testing.T) {
+	list := entries(t, []string{
+		us + ` Apply v1 {"f:spec":{"f:size":{},"f:shared":{},"f:deep":{"f:size":{}},"f:list":{"k:{\"name\":\"a\"}":{"f:size":{}}}}}`,
+		`kubectl Update v1 {"f:spec":{"f:shared":{}}}`, us + ` Update v1 {"f:spec":{"f:deep":{"f:other":{}}}}`,
+	})
+	fields, err := Sole(list, us)
+	if diff := cmp.Diff([][]string{{"spec", "deep", "size"}, {"spec", "size"}}, fields, sorted); diff != "" || err != nil {
+		t.Errorf("fields, %v (-want +got):\n%s", err, diff)
+	}
+}
+
+var sorted = cmpopts.SortSlices(func(a, b []string) bool { return slices.Compare(a, b) < 0 })
 
 func TestParseManagers(t *testing.T) {
 	for _, wrong := range []string{"", "kubectl-["} {

@@ -166,12 +166,6 @@ func (c *Client) HasStatus(ctx context.Context, gvk schema.GroupVersionKind) boo
 	return err != nil || found.status
 }
 
-// HasScale says whether objects of the kind have the subresource scale.
-func (c *Client) HasScale(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	found, err := c.cluster.kinds.get(ctx, c, gvk)
-	return found.scale, err
-}
-
 // Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.
 func (c *Client) Scope(ctx context.Context, kind schema.GroupKind) (namespaced, known bool, err error) {
 	found, _, err := c.cluster.kinds.any(ctx, c, kind)
