@@ -51,14 +51,20 @@ func TestFlags(t *testing.T) {
 		fmt.Fprintf(&text, "\n## %s\n\n| flag | default | meaning |\n| --- | --- | --- |\n", program.name)
 		flags.VisitAll(func(f *pflag.Flag) { text.WriteString(row(f)) })
 	}
+	generated(t, "flags.md", text.String())
+}
+
+// generated writes a generated document to where -write says, or else compares it with the one that is there.
+func generated(t *testing.T, name, text string) {
+	t.Helper()
 	if *write != "" {
-		if err := os.WriteFile(filepath.Join(*write, "flags.md"), []byte(text.String()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(*write, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(text.String(), read(t, "flags.md")); diff != "" {
-		t.Errorf("flags.md, run \"make generate\" (-want +got):\n%s", diff)
+	if diff := cmp.Diff(text, read(t, name)); diff != "" {
+		t.Errorf("%s, run \"make generate\" (-want +got):\n%s", name, diff)
 	}
 }
 

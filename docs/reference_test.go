@@ -3,13 +3,10 @@ package docs_test
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
@@ -35,15 +32,7 @@ func TestReference(t *testing.T) {
 			}
 		}
 	}
-	if *write != "" {
-		if err := os.WriteFile(filepath.Join(*write, "reference.md"), []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(text.String(), read(t, "reference.md")); diff != "" {
-		t.Errorf("reference.md, run \"make generate\" (-want +got):\n%s", diff)
-	}
+	generated(t, "reference.md", text.String())
 }
 
 func definition(t *testing.T, file string) apiextensionsv1.CustomResourceDefinition {
