@@ -47,9 +47,6 @@ func Duplicates(stages []StageManifests) error {
 	if len(found) == 0 {
 		return nil
 	}
-	text := strings.Join(found[:min(len(found), maxDuplicates)], "; ")
-	if more := len(found) - maxDuplicates; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
+	text := strings.Join(failure.AndMore(found[:min(len(found), maxDuplicates)], len(found)-maxDuplicates), "; ")
 	return &failure.Error{Reason: v1.ReasonDuplicateObject, Kind: failure.Stalled, Err: errors.New(text)}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // maxProblems is how many problems of a substitution a message lists before it counts.
@@ -161,11 +162,7 @@ func shortenedList(names []string) string {
 	for _, name := range names[:min(len(names), maxProblems)] {
 		shown = append(shown, shorten(name))
 	}
-	text := strings.Join(shown, ", ")
-	if more := len(names) - maxProblems; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return strings.Join(failure.AndMore(shown, len(names)-maxProblems), ", ")
 }
 
 // report notes a problem of the current field.
@@ -179,10 +176,8 @@ func (s *substitution) problem() error {
 	if len(s.problems) == 0 {
 		return nil
 	}
-	text := strings.Join(s.problems[:min(len(s.problems), maxProblems)], "; ")
-	if more := len(s.problems) - maxProblems; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
+	listed := s.problems[:min(len(s.problems), maxProblems)]
+	text := strings.Join(failure.AndMore(listed, len(s.problems)-maxProblems), "; ")
 	return errors.New("postBuild: " + text + "; set what is missing in postBuild, write $${ for a literal ${, or annotate an " +
 		"object that is to stay as it is with " + v1.AnnotationSubstitute + ": " + v1.SubstituteDisabled)
 }

@@ -1,7 +1,6 @@
 package drift
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
@@ -66,11 +66,7 @@ func (f Found) Loop() string {
 }
 
 func (f Found) fields() string {
-	fields := strings.Join(f.Paths[:min(len(f.Paths), maxPaths)], ", ")
-	if more := len(f.Paths) - maxPaths; more > 0 {
-		fields += fmt.Sprintf(" and %d more", more)
-	}
-	return fields
+	return strings.Join(failure.AndMore(f.Paths[:min(len(f.Paths), maxPaths)], len(f.Paths)-maxPaths), ", ")
 }
 
 // Explain names the fields in which an apply's answer differs from the live object, and who has set them. manager is the

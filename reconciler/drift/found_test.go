@@ -97,7 +97,7 @@ func TestFoundNamesTenFields(t *testing.T) {
 	for i := range 12 {
 		found.Paths = append(found.Paths, fmt.Sprintf("data.%d", i))
 	}
-	want := "ConfigMap a: data.0, data.1, data.2, data.3, data.4, data.5, data.6, data.7, data.8, data.9 and 2 more"
+	want := "ConfigMap a: data.0, data.1, data.2, data.3, data.4, data.5, data.6, data.7, data.8, data.9, and 2 more"
 	if diff := cmp.Diff(want, found.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}

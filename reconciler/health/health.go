@@ -4,7 +4,6 @@ package health
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
@@ -161,8 +161,5 @@ func message(items []Item) string {
 	for _, item := range items[:min(len(items), maxNamed)] {
 		parts = append(parts, item.Key.String()+": "+item.Result.Message)
 	}
-	if more := len(items) - maxNamed; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(parts, "; ")
+	return strings.Join(failure.AndMore(parts, len(items)-maxNamed), "; ")
 }

@@ -109,17 +109,15 @@ func pruneRefused(refused, masses []leaving) error {
 }
 
 func (l *leaving) String() string {
-	named := make([]string, 0, maxLeaving+1)
+	var named []string
 	for _, key := range l.gone[:min(len(l.gone), maxLeaving)] {
 		named = append(named, key.String())
-	}
-	if more := len(l.gone) - maxLeaving; more > 0 {
-		named = append(named, fmt.Sprintf("and %d more", more))
 	}
 	renders := "renders nothing"
 	if l.rendered > 0 {
 		renders = fmt.Sprintf("renders only %d objects", l.rendered)
 	}
 	return fmt.Sprintf("stage %s %s at %s with path %q, so that %d of the %d objects that it applied would be deleted: %s",
-		l.stage, renders, l.revision, l.path, len(l.gone), l.applied, strings.Join(named, ", "))
+		l.stage, renders, l.revision, l.path, len(l.gone), l.applied,
+		strings.Join(failure.AndMore(named, len(l.gone)-maxLeaving), ", "))
 }

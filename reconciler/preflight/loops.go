@@ -2,12 +2,12 @@ package preflight
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/stageset/stageset/reconciler/drift"
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
@@ -120,10 +120,7 @@ func (c Cleared) Looping() string {
 			}
 		}
 	}
-	if more := len(parts) - maxLooping; more > 0 {
-		parts = append(parts[:maxLooping], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(parts, "; ")
+	return strings.Join(failure.AndMore(parts[:min(len(parts), maxLooping)], len(parts)-maxLooping), "; ")
 }
 
 // Corrected notes that a drifted object was written.

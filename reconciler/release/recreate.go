@@ -1,10 +1,10 @@
 package release
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/health"
 	"github.com/stageset/stageset/reconciler/inventory"
 )
@@ -58,9 +58,5 @@ func (r *Run) Kept() string {
 
 // list names five and counts the others.
 func list(names []string) string {
-	more := len(names) - maxDrifted
-	if more > 0 {
-		names = append(slices.Clone(names[:maxDrifted]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(failure.AndMore(names[:min(len(names), maxDrifted)], len(names)-maxDrifted), ", ")
 }

@@ -1,10 +1,10 @@
 package rules
 
 import (
-	"fmt"
 	"hash/maphash"
-	"slices"
 	"strings"
+
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // maxViolations is how many violations a message lists before it counts.
@@ -35,9 +35,5 @@ func (l *lines) add(line string) {
 
 // String lists those that are kept, and counts the others.
 func (l lines) String() string {
-	shown := slices.Clone(l.kept)
-	if more := len(l.seen) - len(l.kept); more > 0 {
-		shown = append(shown, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(shown, "; ")
+	return strings.Join(failure.AndMore(l.kept, len(l.seen)-len(l.kept)), "; ")
 }
