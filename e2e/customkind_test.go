@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -18,8 +19,7 @@ type gadgetKind struct{ group string }
 func (n *tenant) gadgets(t testing.TB) gadgetKind {
 	t.Helper()
 	kind := gadgetKind{group: n.namespace + ".example.com"}
-	n.Apply(t, kind.definition())
-	n.WaitFor(t, kind.definitionRef(), cluster.Condition("Established", "True"))
+	n.serve(t, kind, "v1")
 	n.deleteAfter(t, kind.definitionRef())
 	n.Apply(t, fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
@@ -30,21 +30,23 @@ rules: [{apiGroups: [%s], resources: [gadgets], verbs: ["*"]}]`, n.namespace, ki
 	return kind
 }
 
-func (k gadgetKind) definition() string {
-	return fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gadgets.%[1]s}
-spec:
-  group: %[1]s
-  scope: Namespaced
-  names: {kind: Gadget, listKind: GadgetList, plural: gadgets, singular: gadget}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, k.group)
+// serve defines the kind with these versions and no others.
+func (n *tenant) serve(t testing.TB, kind gadgetKind, versions ...string) {
+	t.Helper()
+	n.Apply(t, cluster.CustomKind(kind.group, "Gadget", versions...))
+	n.WaitFor(t, kind.definitionRef(), cluster.Condition("Established", "True"))
+}
+
+// drop leaves v1 as the only version of the kind, and waits until the object cannot be read in its own any more.
+func (n *tenant) drop(t testing.TB, kind gadgetKind, old *unstructured.Unstructured) {
+	t.Helper()
+	n.serve(t, kind, "v1")
+	cluster.Eventually(t, func(ctx context.Context) error {
+		if n.Client.Get(ctx, client.ObjectKeyFromObject(old), old.DeepCopy()) == nil {
+			return fmt.Errorf("%s is still served", old.GetAPIVersion())
+		}
+		return nil
+	})
 }
 
 func (k gadgetKind) definitionRef() *unstructured.Unstructured {
@@ -55,12 +57,11 @@ func (k gadgetKind) manifest(name string) string {
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: Gadget\nmetadata: {name: %s}\nspec: {size: 1}\n", k.group, name)
 }
 
-// says waits for an object, and gives its status a condition, as a controller would.
-func (n *tenant) says(t testing.TB, object *unstructured.Unstructured, condition string) {
+// say waits for an object, and merges JSON into its status, as a controller would.
+func (n *tenant) say(t testing.TB, ref *unstructured.Unstructured, status string) {
 	t.Helper()
-	n.WaitFor(t, object)
-	said := client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[`+condition+`]}}`))
-	if err := n.Client.Status().Patch(t.Context(), object, said); err != nil {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`))
+	if err := n.Client.Status().Patch(t.Context(), n.WaitFor(t, ref), patch); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -182,7 +182,7 @@ spec:
 		"a.yaml": documents(configMap("a", "1"), kind.manifest("gear")),
 	})
 	n.stageSet(t, "app", oneStage("app"))
-	n.says(t, kind.ref(n.namespace, "gear"), `{"type":"Ready","status":"True","reason":"Wound","message":"it ticks"}`)
+	n.condition(t, kind.ref(n.namespace, "gear"), "Ready", "True", "Wound", "it ticks")
 	n.waitReady(t, "app", "app", revision)
 
 	n.source(t, "needs", map[string]string{
@@ -200,7 +200,7 @@ func TestReleaseWaitsForAKindThatAppearsLater(t *testing.T) {
 	n.stageSet(t, "app", "retryInterval: 1s"+oneStage("app"))
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False"), messageHas("Gadget"), messageHas("gear.yaml:1"))
 	n.gadgets(t)
-	n.says(t, kind.ref(n.namespace, "gear"), `{"type":"Ready","status":"True","reason":"Wound","message":"it ticks"}`)
+	n.condition(t, kind.ref(n.namespace, "gear"), "Ready", "True", "Wound", "it ticks")
 	n.waitReady(t, "app", "app", revision)
 }
 

@@ -166,36 +166,6 @@ func TestReplicasStayWhenTheyAreNotRenderedAnyMore(t *testing.T) {
 	}
 }
 
-// A version that a definition loses does not keep objects from being applied, although the API server remembers it in them.
-func TestObjectOfAVersionThatIsGoneIsApplied(t *testing.T) {
-	n := shared(t).tenant(t)
-	kind := n.gadgets(t)
-	old := `  - name: v1alpha1
-    served: true
-    storage: false
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-	n.Apply(t, kind.definition()+old)
-	alpha := strings.Replace(kind.manifest("one"), kind.group+"/v1", kind.group+"/v1alpha1", 1)
-	first := n.source(t, "app", map[string]string{"app.yaml": alpha})
-	n.stageSet(t, "app", "retryInterval: 1s\n"+oneStageWith("readyChecks: {exprs: [{apiVersion: "+kind.group+
-		"/v1, kind: Gadget, current: 'true'}]}"))
-	n.applied(t, "app", first)
-
-	n.Apply(t, kind.definition())
-	second := n.source(t, "app", map[string]string{
-		"app.yaml": documents(strings.Replace(kind.manifest("one"), "size: 1", "size: 2", 1), configMap("a", "1")),
-	})
-	n.applied(t, "app", second)
-	n.WaitFor(t, kind.ref(n.namespace, "one"), func(gadget *unstructured.Unstructured) error {
-		if size, _, err := unstructured.NestedInt64(gadget.Object, "spec", "size"); err != nil || size != 2 {
-			return fmt.Errorf("size is %d (%w), want 2", size, err)
-		}
-		return nil
-	})
-	n.uid(t, n.configMap("a"))
-}
-
 // T-115: what a StageSet has applied is found with kubectl, by the labels that api.md promises, also where names are too
 // long for a label.
 func TestAppliedObjectsAreFoundWithKubectl(t *testing.T) {

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -387,47 +385,15 @@ rules:
 // An object whose API version is no longer served still exists in another one.
 func TestObjectOfAVersionThatIsNoLongerServedIsDeleted(t *testing.T) {
 	n := shared(t).tenant(t)
-	group := n.namespace + ".e2e.metio.wtf"
-	definition := func(oldServed bool) {
-		version := "{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, properties: {spec: " +
-			"{type: object, x-kubernetes-preserve-unknown-fields: true}}}}}"
-		n.Apply(t, fmt.Sprintf(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.%[1]s}
-spec:
-  group: %[1]s
-  scope: Namespaced
-  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
-  versions:
-  - %[2]s
-  - %[3]s`, group, fmt.Sprintf(version, "v1beta1", oldServed, false), fmt.Sprintf(version, "v1", true, true)))
-	}
-	definition(true)
-	crd := cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets."+group)
-	n.deleteAfter(t, crd)
-	n.WaitFor(t, crd, cluster.Condition("Established", "True"))
-	n.Apply(t, fmt.Sprintf(`
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: widgets, namespace: %s}
-rules: [{apiGroups: [%s], resources: [widgets], verbs: [get, list, create, patch, delete]}]`, n.namespace, group))
-	n.grant(t, n.namespace, deployer, "Role", "widgets")
-	revision := n.source(t, "app", map[string]string{
-		"widget.yaml": "apiVersion: " + group + "/v1beta1\nkind: Widget\nmetadata: {name: old}\nspec: {a: 1}\n",
-	})
+	gadget := n.gadgets(t)
+	n.serve(t, gadget, "v1", "v1beta1")
+	revision := n.source(t, "app", map[string]string{"gadget.yaml": inVersion("v1beta1", gadget.manifest("old"))})
 	n.stageSet(t, "app", oneStage("app"))
+	n.condition(t, gadget.ref(n.namespace, "old"), "Ready", "True", "Wound", "it ticks")
 	n.waitReady(t, "app", "app", revision)
 
-	definition(false)
-	cluster.Eventually(t, func(ctx context.Context) error {
-		old := cluster.Ref(group+"/v1beta1", "Widget", n.namespace, "old")
-		if err := n.Client.Get(ctx, client.ObjectKeyFromObject(old), old); err != nil {
-			return nil
-		}
-		return errors.New("v1beta1 is still served")
-	})
+	n.drop(t, gadget, cluster.Ref(gadget.group+"/v1beta1", "Gadget", n.namespace, "old"))
 	n.delete(t, "app")
 	n.gone(t, "app")
-	n.absent(t, cluster.Ref(group+"/v1", "Widget", n.namespace, "old"))
+	n.absent(t, gadget.ref(n.namespace, "old"))
 }

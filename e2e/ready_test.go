@@ -19,15 +19,6 @@ func stageWith(source, ready string) string {
 	return strings.Replace(twoStages(source), "name: one, ", "name: one, readyChecks: "+ready+", ", 1)
 }
 
-// say writes into the status of a gadget.
-func (n *tenant) say(t *testing.T, gadget *unstructured.Unstructured, status string) {
-	t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":`+status+`}`))
-	if err := n.Client.Status().Patch(t.Context(), n.WaitFor(t, gadget), patch); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A stage has its own words for what healthy is, of what it applies and of what it only waits for.
 func TestExpressionsSayWhatHealthyIs(t *testing.T) {
 	n := shared(t).tenant(t)
@@ -135,6 +126,8 @@ func TestStageThatDoesNotWait(t *testing.T) {
 	n := shared(t).tenant(t)
 	kind := n.gadgets(t)
 	n.applyIn(t, kind.manifest("other"))
+	// One that says nothing would do after a while.
+	n.condition(t, kind.ref(n.namespace, "other"), "Ready", "False", "Loose", "it has to be wound")
 	revision := n.source(t, "app", map[string]string{
 		"one/web.yaml": heldDeployment("web", "1"), "two/settings.yaml": configMap("settings", "1"),
 	})
@@ -142,7 +135,7 @@ func TestStageThatDoesNotWait(t *testing.T) {
 		"{disableWait: true, checks: [{apiVersion: "+kind.group+"/v1, kind: Gadget, name: other}]}"))
 	// What it says to wait for is waited for, and named alone.
 	n.wait(t, "app", phase("one", v1.StageVerifying),
-		messageHas("stage one waits for Gadget."+kind.group+" "+n.namespace+"/other: has no"))
+		messageHas("stage one waits for Gadget."+kind.group+" "+n.namespace+"/other: it has to be wound"))
 	n.absent(t, n.configMap("settings"))
 	n.condition(t, kind.ref(n.namespace, "other"), "Ready", "True", "Wound", "it ticks")
 	n.waitReady(t, "app", "app", revision)

@@ -69,20 +69,23 @@ func (n *tenant) written(t *testing.T, mark cluster.AuditMark, account string) [
 	return lines
 }
 
+// manages is true if managedFields of an object have an Apply entry of the StageSet.
+func (n *tenant) manages(stageSet string, object client.Object) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == v1.FieldManager(n.namespace, stageSet) && entry.Operation == metav1.ManagedFieldsOperationApply
+	})
+}
+
 // ownedBy checks, of each object by stage, that the StageSet's field manager applied it, and that its labels say so.
 func (n *tenant) ownedBy(t *testing.T, name string, stages map[string][]client.Object) {
 	t.Helper()
-	manager := v1.FieldManager(n.namespace, name)
 	for stage, objects := range stages {
 		for _, object := range objects {
 			if err := n.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 				t.Fatal(err)
 			}
-			applied := slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
-				return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply
-			})
-			if !applied {
-				t.Errorf("%s: no Apply entry of %s in %+v", object.GetName(), manager, object.GetManagedFields())
+			if !n.manages(name, object) {
+				t.Errorf("%s: no Apply entry of the StageSet in %+v", object.GetName(), object.GetManagedFields())
 			}
 			want := map[string]string{v1.LabelName: name, v1.LabelNamespace: n.namespace, v1.LabelStage: stage}
 			if diff := cmp.Diff(want, object.GetLabels()); diff != "" {

@@ -15,26 +15,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m, cluster.WithNodes())) }
 
-// A kind that only this test knows, so that it does not depend on the product's.
-const widgetCRD = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.e2e.metio.wtf}
-spec:
-  group: e2e.metio.wtf
-  scope: Namespaced
-  names: {kind: Widget, listKind: WidgetList, plural: widgets, singular: widget}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-
 func TestCRDsAreServedAfterInstall(t *testing.T) {
 	c := cluster.Shared(t)
 	c.InstallCRDs(t, fstest.MapFS{
-		"deep/down/widgets.yaml": {Data: []byte(widgetCRD)},
+		"deep/down/widgets.yaml": {Data: []byte(cluster.CustomKind("e2e.metio.wtf", "Widget", "v1"))},
 		"kustomization.yaml":     {Data: []byte("kind: Kustomization")},
 		"embed.go":               {Data: []byte("package crds")},
 	})

@@ -81,23 +81,8 @@ func TestKindThatComesAndGoes(t *testing.T) {
 	if _, err := c.Get(t.Context(), kind, w.account.Namespace, "app"); !meta.IsNoMatchError(err) {
 		t.Fatalf("before the CRD: got %v, want no match", err)
 	}
-	w.InstallCRDs(t, fstest.MapFS{"gadgets.yaml": {Data: []byte(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gadgets.tenant.e2e.metio.wtf}
-spec:
-  group: tenant.e2e.metio.wtf
-  scope: Namespaced
-  names: {kind: Gadget, listKind: GadgetList, plural: gadgets, singular: gadget}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-  - name: v1alpha1
-    served: true
-    storage: false
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}`)}})
+	definition := cluster.CustomKind(kind.Group, kind.Kind, "v1beta1", "v1alpha1")
+	w.InstallCRDs(t, fstest.MapFS{"gadgets.yaml": {Data: []byte(definition)}})
 	cluster.Eventually(t, func(ctx context.Context) error {
 		namespaced, known, err := c.Scope(ctx, kind.GroupKind())
 		if err != nil || !known || !namespaced {
