@@ -91,9 +91,8 @@ func TestStageOfManyObjects(t *testing.T) {
 	}
 	revision := n.source(t, "app", map[string]string{"all.yaml": all.String()})
 	n.stageSet(t, "app", "retryInterval: 1s"+oneStage("app"))
-	for _, made := range []int{1, objects / 3, objects * 2 / 3, objects} { // as long as it goes on
-		n.configMaps(t, func(count int) bool { return count >= made })
-	}
+	n.configMaps(t, func(count int) bool { return count >= objects })
+	cluster.Progressing(t, n.confirmed)
 	n.waitReady(t, "app", "app", revision)
 	var list v1.StageInventoryList
 	if err := n.Client.List(t.Context(), &list, client.InNamespace(n.namespace)); err != nil {
@@ -115,17 +114,35 @@ func TestStageOfManyObjects(t *testing.T) {
 		t.Errorf("%d objects in %d inventories, want %d in 3", len(names), len(list.Items), objects)
 	}
 	n.delete(t, "app")
-	for _, left := range []int{objects * 2 / 3, objects / 3, 10} {
-		n.configMaps(t, func(count int) bool { return count <= left })
-	}
+	n.configMaps(t, func(count int) bool { return count < objects/1000 })
 	n.gone(t, "app")
 	n.absent(t, n.configMap("c0000"), n.configMap(fmt.Sprintf("c%04d", objects-1)))
 }
 
-// configMaps waits until the number of the tenant's ConfigMaps is as wanted.
+// confirmed is nil when all that the tenant's inventories record was seen to exist.
+func (n *tenant) confirmed(ctx context.Context) error {
+	var list v1.StageInventoryList
+	if err := n.Client.List(ctx, &list, client.InNamespace(n.namespace)); err != nil {
+		return err
+	}
+	missing := 0
+	for _, shard := range list.Items {
+		for _, entry := range shard.Spec.Entries {
+			if entry.UID == "" || entry.RenderedHash == "" {
+				missing++
+			}
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d objects are not confirmed", missing)
+	}
+	return nil
+}
+
+// configMaps waits until the number of the tenant's ConfigMaps is as wanted, as long as it changes.
 func (n *tenant) configMaps(t *testing.T, wanted func(count int) bool) {
 	t.Helper()
-	cluster.Eventually(t, func(ctx context.Context) error {
+	cluster.Progressing(t, func(ctx context.Context) error {
 		var list corev1.ConfigMapList
 		if err := n.Client.List(ctx, &list, client.InNamespace(n.namespace), client.Limit(1)); err != nil {
 			return err

@@ -1,11 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,11 +36,7 @@ stages:
 	}
 	ready := func(artifact artifacts.Artifact) {
 		t.Helper()
-		var all sync.WaitGroup
-		for i := range count {
-			all.Go(func() { n.waitReady(t, fmt.Sprintf("app-%d", i), "app", artifact.Revision) })
-		}
-		all.Wait()
+		cluster.Progressing(t, func(ctx context.Context) error { return n.allReady(ctx, count, artifact.Revision) })
 		if got := n.Artifacts.Requests(artifact); got != 1 {
 			t.Errorf("%d downloads of revision %s, want 1", got, artifact.Revision)
 		}
@@ -47,6 +44,27 @@ stages:
 	ready(first)
 	ready(offer("2"))
 	n.hasValue(t, "settings-49", "2")
+}
+
+// allReady is nil when so many StageSets of the tenant are Ready at a revision of the source app.
+func (n *tenant) allReady(ctx context.Context, count int, revision string) error {
+	var list v1.StageSetList
+	if err := n.Client.List(ctx, &list, client.InNamespace(n.namespace)); err != nil {
+		return err
+	}
+	ready, message := 0, ""
+	for _, set := range list.Items {
+		if meta.IsStatusConditionTrue(set.Status.Conditions, v1.ConditionReady) &&
+			set.Status.LastAppliedRevisions[n.namespace+"/app"] == revision {
+			ready++
+			continue
+		}
+		message = readyMessage(&set)
+	}
+	if ready < count {
+		return fmt.Errorf("%d of %d StageSets are ready at %s; of another: %s", ready, count, revision, message)
+	}
+	return nil
 }
 
 // external makes an ExternalArtifact that points back at a Release, and gives it an artifact with one ConfigMap.

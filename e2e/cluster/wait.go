@@ -20,6 +20,7 @@ const Timeout = time.Minute
 const (
 	pollInterval   = 50 * time.Millisecond
 	cleanupTimeout = 30 * time.Second
+	noProgress     = 5 * time.Minute
 )
 
 // Predicate says what an object still lacks; nil when it lacks nothing.
@@ -72,6 +73,28 @@ func (c *Cluster) WaitGone(t testing.TB, ref client.Object) {
 func Eventually(t testing.TB, check func(ctx context.Context) error) {
 	t.Helper()
 	if err := poll(t.Context(), check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Progressing waits like Eventually, but as long as the check's error changes: the test fails when it has been the same for five
+// minutes. It is for much work, of which the error says how far it is.
+func Progressing(t testing.TB, check func(ctx context.Context) error) {
+	t.Helper()
+	said, since := "", time.Now()
+	err := wait.PollUntilContextCancel(t.Context(), pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		switch {
+		case err == nil:
+			return true, nil
+		case err.Error() != said:
+			said, since = err.Error(), time.Now()
+		case time.Since(since) > noProgress:
+			return false, fmt.Errorf("nothing has changed for %s: %w", noProgress, err)
+		}
+		return false, nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
