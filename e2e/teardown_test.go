@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -167,14 +168,18 @@ func TestAccountOfTheReleaseItselfGoesLast(t *testing.T) {
 	n.stageSet(t, "app", "timeout: 1s"+twoStages("app"))
 	n.waitReady(t, "app", "app", revision)
 	n.hold(t, n.configMap("held"))
+	var uids []types.UID
+	for _, ref := range identity {
+		uids = append(uids, n.uid(t, ref))
+	}
 
 	mark := n.Audit(t)
 	n.delete(t, "app")
 	n.WaitGone(t, n.configMap("a")) // stage two is overdue
 	n.request(t, "app", "look")
 	n.wait(t, "app", handled("look"), cluster.Condition(v1.ConditionReady, "False", v1.ReasonTerminating))
-	for _, ref := range identity {
-		n.unchanged(t, ref, n.uid(t, ref))
+	for i, ref := range identity {
+		n.unchanged(t, ref, uids[i])
 	}
 	n.release(t, n.configMap("held"))
 	n.gone(t, "app")
@@ -334,7 +339,7 @@ func TestDeletedNamespaceDoesNotHang(t *testing.T) {
 	if err := n.Client.Delete(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	n.WaitGone(t, namespace) // within a minute
+	n.WaitGone(t, namespace)
 	n.waitEventOnNamespace(t, "Warning", "Orphaned",
 		"because its namespace is being deleted: ConfigMap "+other.namespace+"/elsewhere")
 	other.unchanged(t, other.configMap("elsewhere"), uid)
