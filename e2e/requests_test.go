@@ -12,8 +12,8 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// A pass in which nothing has changed asks once for each source, dependency, reference and ready check, and lists each kind
-// in each namespace once, however many objects and stages there are.
+// A pass in which nothing has changed asks once for each source, dependency, reference and ready check, lists each kind in each
+// namespace once, however many objects and stages there are, and writes nothing but that it was asked for.
 func TestIdlePassAsksOnceForEachThing(t *testing.T) {
 	n := shared(t).tenant(t)
 	other := n.Namespace(t, "other")
@@ -69,7 +69,14 @@ stages:
 		"list configmaps in other", "list configmaps in own", "list deployments in other", "list deployments in own",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
+		t.Errorf("requests as the tenant (-want +got):\n%s", diff)
+	}
+	var own []string
+	for _, event := range mark.Since(t, cluster.ByAccount(system, "stageset-reconciler"), cluster.InNamespace(n.namespace)) {
+		own = append(own, fmt.Sprintf("%s %s/%s %s", event.Verb, event.Resource, event.Subresource, event.Name))
+	}
+	if diff := cmp.Diff([]string{"patch stagesets/status app"}, own); diff != "" {
+		t.Errorf("requests of the reconciler's own (-want +got):\n%s", diff)
 	}
 }
 
