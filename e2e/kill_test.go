@@ -133,6 +133,29 @@ func TestObjectMadeByAKilledReconcilerIsDeletedWhenItLeft(t *testing.T) {
 		n.waitReady(t, "app", "app", revision)
 		n.absent(t, n.configMap("leaves"))
 	})
+	// Nothing has recorded that an object which was to be changed would be made anew: so it is not.
+	t.Run("never, after somebody deleted what was to be changed", func(t *testing.T) {
+		n := s.tenant(t)
+		revision := n.source(t, "app", with)
+		n.stageSet(t, "app", oneStage("app"))
+		n.waitReady(t, "app", "app", revision)
+		changed := made
+		changed.meanwhile = func() {
+			if err := n.Client.Delete(t.Context(), n.configMap("leaves")); err != nil {
+				t.Error(err)
+			}
+		}
+		lives.die(t, n, changed, func() {
+			revision = n.source(t, "app", map[string]string{"a.yaml": configMap("leaves", "2"), "b.yaml": configMap("stays", "1")})
+		})
+		n.absent(t, n.configMap("leaves"))
+		lives.begin()
+		n.waitReady(t, "app", "app", revision)
+		n.hasValue(t, "leaves", "2")
+		revision = n.source(t, "app", without)
+		n.waitReady(t, "app", "app", revision)
+		n.absent(t, n.configMap("leaves"))
+	})
 }
 
 // I3: a stage whose account changes is recorded under the new one before it is no longer recorded under the old one.
@@ -205,7 +228,7 @@ func (l *lives) die(t *testing.T, n *tenant, at moment, begin func()) {
 		case <-killed:
 			return nil
 		default:
-			return fmt.Errorf("the reconciler was not killed: there was no %+v", at)
+			return fmt.Errorf("the reconciler was not killed: there was no request that %s", at)
 		}
 	})
 }

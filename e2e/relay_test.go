@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -32,6 +33,20 @@ type moment struct {
 	holding string
 	// stored is true if the API server does the write and only the answer is lost, false if the write is never made.
 	stored bool
+	// meanwhile, if set, is what somebody else does right before it.
+	meanwhile func()
+}
+
+// String is "patch configmaps 2 is stored".
+func (m moment) String() string {
+	text := fmt.Sprintf("%s %d", m.write, max(m.nth, 1))
+	if m.holding != "" {
+		text += " with " + m.holding
+	}
+	if m.stored {
+		return text + " is stored"
+	}
+	return text + " is not made"
 }
 
 // relay is a way to the API server that changes nothing, until it is told to end who uses it at a moment, or to answer in the
@@ -53,6 +68,8 @@ type trap struct {
 	sprung    chan struct{}
 	answer    *apierrors.StatusError
 	left      int // how many answers are left
+	// resume, if set, is what the request waits for before it is passed on.
+	resume <-chan struct{}
 }
 
 // relay is a relay to the cluster until the end of the test.
@@ -107,6 +124,15 @@ func (r *relay) refuse(namespace string, at moment, answer *apierrors.StatusErro
 	return r.armed.sprung
 }
 
+// pause holds the request of the moment in the namespace until resume is closed; the channel is closed when it is held.
+func (r *relay) pause(namespace string, at moment, resume <-chan struct{}) <-chan struct{} {
+	at.nth = max(at.nth, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.armed = &trap{moment: at, namespace: namespace, resume: resume, sprung: make(chan struct{})}
+	return r.armed.sprung
+}
+
 var errKilled = errors.New("the process that asked was killed")
 
 // RoundTrip passes a request on, unless it is the moment.
@@ -114,6 +140,14 @@ func (r *relay) RoundTrip(request *http.Request) (*http.Response, error) {
 	sprung, err := r.springs(request)
 	if err != nil || sprung == nil {
 		return pass(r.next, request, err)
+	}
+	if sprung.meanwhile != nil {
+		sprung.meanwhile()
+	}
+	if sprung.resume != nil {
+		close(sprung.sprung)
+		<-sprung.resume
+		return r.next.RoundTrip(request)
 	}
 	if sprung.stored {
 		response, err := r.next.RoundTrip(request)

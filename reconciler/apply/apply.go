@@ -154,7 +154,11 @@ func (w *writer) apply(ctx context.Context, object *preflight.Object) (*unstruct
 			return nil, err
 		}
 	}
-	return applier.Apply(ctx, target, object.Desired(), ownership.Request{New: object.LiveUID() == ""})
+	request := ownership.Request{New: object.LiveUID() == ""}
+	if object.Recreates() == "" {
+		request.UID = object.LiveUID()
+	}
+	return applier.Apply(ctx, target, object.Desired(), request)
 }
 
 // update makes it possible to dry-run an object.

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/takeover"
 	"github.com/stageset/stageset/reconciler/tenant"
@@ -74,13 +78,16 @@ type Request struct {
 	DryRun bool
 	// New is true for an object that is not known to exist.
 	New bool
+	// UID is that of the live object which is to be changed; empty if there need not be one.
+	UID types.UID
 }
 
 // Apply is one server-side apply as the target's account, without force first. When fields belong to others, it is repeated
 // with force, as Flux does, unless one of the others is a StageSet whose inventory has the object: that is a *ConflictError,
 // and nothing is taken. A StageSet that is gone, or no longer has the object, owns nothing. What is new, and in the
-// inventory of an older StageSet too, is that one's: the younger leaves it alone before either has made it. The answer has
-// managedFields.
+// inventory of an older StageSet too, is that one's: the younger leaves it alone before either has made it. What is to be
+// changed, and is not there any more, is not made anew, since no inventory expects another object: it is a *failure.Error
+// that has the pass start again. The answer has managedFields.
 func (a Applier) Apply(ctx context.Context, target Target, obj *unstructured.Unstructured, request Request) (
 	*unstructured.Unstructured, error,
 ) {
@@ -89,16 +96,33 @@ func (a Applier) Apply(ctx context.Context, target Target, obj *unstructured.Uns
 			return nil, err
 		}
 	}
+	if request.UID != "" {
+		obj = obj.DeepCopy()
+		obj.SetUID(request.UID)
+	}
 	options := tenant.ApplyOptions{FieldManager: a.Owner.FieldManager(), DryRun: request.DryRun, KeepManagedFields: true}
 	answer, err := target.Apply(ctx, obj, options)
-	if !apierrors.IsConflict(err) {
-		return answer, err
+	if apierrors.IsConflict(err) {
+		if err := a.rival(ctx, target, obj); err != nil {
+			return nil, err
+		}
+		options.Force = true
+		answer, err = target.Apply(ctx, obj, options)
 	}
-	if err := a.rival(ctx, target, obj); err != nil {
-		return nil, err
+	if request.UID != "" && (apierrors.IsConflict(err) || apierrors.IsInvalid(err)) {
+		return nil, cmp.Or(replaced(ctx, target, obj), err)
 	}
-	options.Force = true
-	return target.Apply(ctx, obj, options)
+	return answer, err
+}
+
+// replaced is a *failure.Error if the live object is not the one that obj has the UID of.
+func replaced(ctx context.Context, target Target, obj *unstructured.Unstructured) error {
+	live, err := target.Get(ctx, obj.GroupVersionKind(), obj.GetNamespace(), obj.GetName())
+	switch {
+	case apierrors.IsNotFound(err), err == nil && live.GetUID() != obj.GetUID():
+		return failure.NewTransient(v1.ReasonProgressing, "%s was deleted during the pass: it starts again", inventory.KeyOf(obj))
+	}
+	return err
 }
 
 // others are the claims of other StageSets.

@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/takeover"
@@ -360,6 +362,47 @@ func TestElderMakesWhatIsNew(t *testing.T) {
 				t.Errorf("got %v, want it made: %t", err, tc.want)
 			}
 		})
+	}
+}
+
+// I3: an apply that is to change an object never makes another one, which no inventory expects.
+func TestWhatIsToBeChangedIsNotMadeAnew(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, w *world){
+		"deleted":  func(*testing.T, *world) {},
+		"replaced": func(t *testing.T, w *world) { w.by(t, "somebody", fmt.Sprintf(configMap, "", "theirs: '1'")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			before := w.apply(t, fmt.Sprintf(configMap, "", "a: '1'"))
+			if err := w.Client(t).Delete(t.Context(), w.object(t, configMapRef)); err != nil {
+				t.Fatal(err)
+			}
+			meanwhile(t, w)
+			object := w.applier.Owner.Stamp(w.object(t, fmt.Sprintf(configMap, "", "a: '2'")), "app")
+			_, err := w.applier.Apply(t.Context(), w.target, object, ownership.Request{UID: before.GetUID()})
+			if failed := failure.From(err); failed.Reason != v1.ReasonProgressing || failed.Kind != failure.Transient {
+				t.Errorf("got %s %s: %v", failed.Kind, failed.Reason, err)
+			}
+			live := w.object(t, configMapRef)
+			if err := w.Client(t).Get(t.Context(), client.ObjectKeyFromObject(live), live); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			if slices.Contains(managers(live), w.ours()) {
+				t.Errorf("it was applied: %v", live.Object)
+			}
+		})
+	}
+	// The object that it is about is changed.
+	w := newWorld(t)
+	before := w.apply(t, fmt.Sprintf(configMap, "", "a: '1'"))
+	object := w.applier.Owner.Stamp(w.object(t, fmt.Sprintf(configMap, "", "a: '2'")), "app")
+	after, err := w.applier.Apply(t.Context(), w.target, object, ownership.Request{UID: before.GetUID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, _, _ := unstructured.NestedStringMap(after.Object, "data")
+	if diff := cmp.Diff(map[string]string{"a": "2"}, data); diff != "" {
+		t.Errorf("data (-want +got):\n%s", diff)
 	}
 }
 
