@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // maxMessage bounds a message of kustomize's, in bytes.
@@ -117,9 +119,5 @@ func (s *Secrets) addAll(value any) {
 
 // message is a message of kustomize's as one of ours: one line, bounded, and without values of Secrets.
 func (s Secrets) message(text string) string {
-	text = strings.Join(strings.Fields(s.Redact(withoutValues(text))), " ")
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + ellipsis
-	}
-	return text
+	return failure.Shorten(strings.Join(strings.Fields(s.Redact(withoutValues(text))), " "), maxMessage)
 }

@@ -3,7 +3,6 @@ package build
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"path"
@@ -13,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // document is one document of a file.
@@ -395,8 +396,5 @@ func (c conversion) wholeNumber(node *yaml.Node) (any, error) {
 // shorten keeps a long text from filling a message.
 func shorten(text string) string {
 	const limit = 64
-	if len(text) <= limit {
-		return text
-	}
-	return fmt.Sprintf("%s…", text[:limit])
+	return failure.Shorten(text, limit)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -190,5 +191,14 @@ func TestEncodeSurvivesYAML(t *testing.T) {
 	}
 	if diff := cmp.Diff(value, got); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
+	}
+}
+
+// A message that quotes a text is text too, wherever that is cut.
+func TestShortenedTextIsText(t *testing.T) {
+	for padding := range 4 {
+		if got := shorten(strings.Repeat("x", padding) + strings.Repeat("世", 64)); !utf8.ValidString(got) || len(got) > 64 {
+			t.Errorf("%q", got)
+		}
 	}
 }

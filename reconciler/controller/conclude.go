@@ -130,12 +130,8 @@ func (r *Reconciler) event(about runtime.Object, kind string, ready *metav1.Cond
 
 // note cuts a message to what an event takes.
 func note(message string) string {
-	const maxNote = 1000
-	runes := []rune(message)
-	if len(runes) <= maxNote {
-		return message
-	}
-	return string(runes[:maxNote]) + "…"
+	const maxNote = 1024 // bytes, whatever the API server's own message says of characters
+	return failure.Shorten(message, maxNote)
 }
 
 // reportOrphans says what stays, where it can be read: on the StageSet, or, when its namespace is going, on the Namespace.

@@ -2,8 +2,10 @@ package controller
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -168,5 +170,16 @@ func TestConcludeWritesWhatOnlyAStaleCacheShows(t *testing.T) {
 	ready := meta.FindStatusCondition(read().Status.Conditions, v1.ConditionReady)
 	if ready == nil || ready.Reason != v1.ReasonProgressing {
 		t.Errorf("Ready is %v, want %s", ready, v1.ReasonProgressing)
+	}
+}
+
+// An event whose note is longer than the API server takes is lost: 1024 bytes, not characters.
+func TestNotesFit(t *testing.T) {
+	const limit = 1024
+	for _, letter := range []string{"x", "ü", "世"} {
+		got := note(strings.Repeat(letter, limit))
+		if len(got) > limit || len(got) < limit-4 || !utf8.ValidString(got) {
+			t.Errorf("%d bytes of %d: %q", len(got), limit, got)
+		}
 	}
 }

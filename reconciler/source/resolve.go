@@ -249,13 +249,5 @@ func origin(object *unstructured.Unstructured) string {
 
 // quoted is another object's text as part of a message of ours: on one line, and bounded on a rune border.
 func quoted(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if len(text) <= maxQuoted {
-		return text
-	}
-	cut := maxQuoted
-	for cut > 0 && text[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return text[:cut] + "…"
+	return failure.Shorten(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "), maxQuoted)
 }

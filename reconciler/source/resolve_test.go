@@ -175,7 +175,7 @@ func TestResolveFails(t *testing.T) {
 		"endless message": {
 			status(`{conditions: [{type: Ready, reason: R, message: "` + strings.Repeat("ü", 400) + `"}]}`),
 			v1.ReasonSourceNotReady, failure.Waiting,
-			"GitRepository team-a/app has no artifact: R: " + strings.Repeat("ü", 254) + "…"},
+			"GitRepository team-a/app has no artifact: R: " + strings.Repeat("ü", 253) + "…"},
 		"foreign url": {
 			artifact("url", "http://evil.team-b.svc/gitrepository/team-a/app/1.tar.gz"), v1.ReasonArtifactFailed, failure.Stalled,
 			`the artifact in the status of GitRepository team-a/app is refused: of its url, its host "evil.team-b.svc" is none of --artifact-hosts (*.flux-system.svc, *.flux-system.svc.cluster.local)`},

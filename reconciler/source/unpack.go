@@ -17,6 +17,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // block is what a file or directory takes on disk at least, in bytes; the cache counts in it.
@@ -283,8 +285,6 @@ func typeName(flag byte) string {
 
 // shortened keeps a hostile name from filling a message.
 func shortened(name string) string {
-	if len(name) <= 256 {
-		return name
-	}
-	return name[:256] + "…"
+	const limit = 256
+	return failure.Shorten(name, limit)
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -264,5 +265,14 @@ func TestUnpackRefuses(t *testing.T) {
 				t.Errorf("error %q blames the disk", err)
 			}
 		})
+	}
+}
+
+// A message that quotes a name is text too, wherever that is cut.
+func TestShortenedNameIsText(t *testing.T) {
+	for padding := range 4 {
+		if got := shortened(strings.Repeat("x", padding) + strings.Repeat("世", 256)); !utf8.ValidString(got) || len(got) > 256 {
+			t.Errorf("%q", got)
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -180,8 +179,8 @@ func (c conditions) stillRunning(message string) string {
 	if c.set.Status.Revision == "" || !c.set.DeletionTimestamp.IsZero() {
 		return message
 	}
-	running := "; still running " + cut(c.set.Status.Revision, maxMessage/2)
-	return cut(message, maxMessage-len(running)) + running
+	running := "; still running " + failure.Shorten(c.set.Status.Revision, maxMessage/2)
+	return failure.Shorten(message, maxMessage-len(running)) + running
 }
 
 func (c conditions) ready(status metav1.ConditionStatus, reason, message string) {
@@ -218,20 +217,7 @@ var passing = regexp.MustCompile(`\b((?:read|write) (?:tcp|udp) )\S+->|(stream e
 
 // Truncate makes a message stable from pass to pass, cuts it to 8 KiB on a rune border and shows that it did.
 func Truncate(message string) string {
-	return cut(passing.ReplaceAllString(message, "$1$2"), maxMessage)
-}
-
-// cut cuts a text to a number of bytes.
-func cut(text string, limit int) string {
-	const ellipsis = "…"
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
+	return failure.Shorten(passing.ReplaceAllString(message, "$1$2"), maxMessage)
 }
 
 // Short is the short form of revisions for a printer column: each once, hashes cut to eight digits.
