@@ -26,13 +26,16 @@ type Placement struct {
 func Place(m Manifests, scope ScopeFunc, p Placement) (Manifests, error) {
 	placed := m
 	placed.objects = make([]Object, len(m.objects))
-	accounts := renderedAccounts(m)
+	accounts := Accounts{}
+	for _, object := range m.objects {
+		accounts.Add(object.Unstructured)
+	}
 	for i, object := range m.objects {
 		namespace, err := p.namespaceOf(object, scope)
 		if err != nil {
 			return Manifests{}, err
 		}
-		subjects := p.placedSubjects(object, accounts)
+		subjects := p.Subjects(object.Unstructured, accounts)
 		if namespace != object.GetNamespace() || subjects != nil {
 			object.Unstructured = object.DeepCopy()
 			object.SetNamespace(namespace)
@@ -66,19 +69,18 @@ func (p Placement) namespaceOf(object Object, scope ScopeFunc) (string, error) {
 // account identifies a ServiceAccount as manifests do.
 type account struct{ namespace, name string }
 
-// renderedAccounts are the ServiceAccounts among the objects.
-func renderedAccounts(m Manifests) map[account]bool {
-	accounts := map[account]bool{}
-	for _, object := range m.objects {
-		if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "ServiceAccount"}) {
-			accounts[account{object.GetNamespace(), object.GetName()}] = true
-		}
+// Accounts are the ServiceAccounts that a stage renders, where their manifests put them.
+type Accounts map[account]bool
+
+// Add adds an object, if it is a ServiceAccount.
+func (a Accounts) Add(object *unstructured.Unstructured) {
+	if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "ServiceAccount"}) {
+		a[account{object.GetNamespace(), object.GetName()}] = true
 	}
-	return accounts
 }
 
-// placedSubjects are the subjects of a binding with the target namespace, or nil if they stay as they are.
-func (p Placement) placedSubjects(object Object, accounts map[account]bool) []any {
+// Subjects are the subjects of a binding with the target namespace, or nil if they stay as they are.
+func (p Placement) Subjects(object *unstructured.Unstructured, rendered Accounts) []any {
 	kind := object.GroupVersionKind().GroupKind()
 	if p.TargetNamespace == "" || kind.Group != "rbac.authorization.k8s.io" ||
 		kind.Kind != "RoleBinding" && kind.Kind != "ClusterRoleBinding" {
@@ -93,7 +95,7 @@ func (p Placement) placedSubjects(object Object, accounts map[account]bool) []an
 		}
 		name, _ := subject["name"].(string)
 		namespace, _ := subject["namespace"].(string)
-		if namespace != p.TargetNamespace && (namespace == "" || accounts[account{namespace, name}]) {
+		if namespace != p.TargetNamespace && (namespace == "" || rendered[account{namespace, name}]) {
 			subject["namespace"], changed = p.TargetNamespace, true
 		}
 	}

@@ -27,7 +27,7 @@ func findProduced(ctx context.Context, reader Reader, ref v1.SourceReference, pi
 	gvk := version.WithKind(string(v1.SourceKindExternalArtifact))
 	var found []*unstructured.Unstructured
 	err := reader.List(ctx, gvk, pin.Namespace, func(object *unstructured.Unstructured) {
-		if pointsBack(object, ref) {
+		if PointsBack(object, ref) {
 			found = append(found, object)
 		}
 	})
@@ -49,9 +49,9 @@ func findProduced(ctx context.Context, reader Reader, ref v1.SourceReference, pi
 	return found[0], nil
 }
 
-// pointsBack says whether an ExternalArtifact is of the producer that ref names. A version is only a way to look at an object,
-// and Flux lets a pointer leave the whole apiVersion out.
-func pointsBack(artifact *unstructured.Unstructured, ref v1.SourceReference) bool {
+// PointsBack says whether an ExternalArtifact is of the producer that ref names. A version is only a way to look at an object,
+// and Flux lets a pointer leave the whole apiVersion out. Nobody can offer an artifact for a producer of another namespace.
+func PointsBack(artifact *unstructured.Unstructured, ref v1.SourceReference) bool {
 	back, _, _ := unstructured.NestedStringMap(artifact.Object, "spec", "sourceRef")
 	pointer := v1.SourceReference{APIVersion: back["apiVersion"], Kind: v1.SourceKind(back["kind"])}
 	return pointer.Kind == ref.Kind && back["name"] == ref.Name &&

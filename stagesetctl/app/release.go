@@ -15,6 +15,8 @@ import (
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies"
 	"github.com/stageset/stageset/policies/policytest"
+	"github.com/stageset/stageset/reconciler/build"
+	sources "github.com/stageset/stageset/reconciler/source"
 	"github.com/stageset/stageset/stagesetctl/files"
 )
 
@@ -60,26 +62,21 @@ func (a *asked) uses(d files.Document) []string {
 	if a.owner == nil {
 		return []string{""}
 	}
-	source := d.Object()
-	var found []string
+	found := d.Object()
+	var stages []string
 	for _, stage := range stagesOf(a.owner) {
 		ref := policytest.SourceReference(stage)
 		namespace := cmp.Or(ref.Namespace, a.owner.GetNamespace())
-		is := string(ref.Kind) == source.GetKind() && ref.Name == source.GetName() && !ref.IsProducer() || pointsBack(source, ref)
+		placed := found.DeepCopy()
+		placed.SetNamespace(cmp.Or(found.GetNamespace(), namespace))
+		is := string(ref.Kind) == found.GetKind() && ref.Name == found.GetName() && !ref.IsProducer() ||
+			ref.IsProducer() && sources.PointsBack(placed, ref)
 		name, _ := stage["name"].(string)
-		if is && cmp.Or(source.GetNamespace(), namespace) == namespace {
-			found = append(found, name)
+		if is && placed.GetNamespace() == namespace {
+			stages = append(stages, name)
 		}
 	}
-	return found
-}
-
-// pointsBack tells whether an ExternalArtifact is of the producer that ref names.
-func pointsBack(source *unstructured.Unstructured, ref v1.SourceReference) bool {
-	back, _, _ := unstructured.NestedStringMap(source.Object, "spec", "sourceRef")
-	pointer := v1.SourceReference{APIVersion: back["apiVersion"], Kind: v1.SourceKind(back["kind"])}
-	return ref.IsProducer() && pointer.Kind == ref.Kind && back["name"] == ref.Name &&
-		(pointer.APIVersion == "" || pointer.Group() == ref.Group())
+	return stages
 }
 
 // unnamed is what a StageSet, its stage and its source are called if nothing says so.
@@ -185,13 +182,18 @@ func (a *asked) manifest(d files.Document, scopes scopes) (policies.ManifestInpu
 	return policies.ManifestInput{SourceInput: in, Object: object, Target: target}, nil
 }
 
-// scopes says of kinds that are not Kubernetes' own whether their objects have a namespace.
-type scopes map[schema.GroupKind]bool
+// scopes knows, of what is rendered together, what decides where objects go.
+type scopes struct {
+	// namespaced says of kinds that are not Kubernetes' own whether their objects have a namespace.
+	namespaced map[schema.GroupKind]bool
+	accounts   build.Accounts
+}
 
-// newScopes knows the kinds that CustomResourceDefinitions among documents define.
+// newScopes knows the kinds that CustomResourceDefinitions among documents define, and the ServiceAccounts among them.
 func newScopes(documents []files.Document) scopes {
-	known := scopes{}
+	known := scopes{namespaced: map[schema.GroupKind]bool{}, accounts: build.Accounts{}}
 	for _, d := range documents {
+		known.accounts.Add(d.Object())
 		if d.Kind() != "CustomResourceDefinition" {
 			continue
 		}
@@ -200,15 +202,19 @@ func newScopes(documents []files.Document) scopes {
 			return value
 		}
 		kind := schema.GroupKind{Group: text("spec", "group"), Kind: text("spec", "names", "kind")}
-		known[kind] = text("spec", "scope") == "Namespaced"
+		known.namespaced[kind] = text("spec", "scope") == "Namespaced"
 	}
 	return known
 }
 
-// place puts object where it would be applied: into target, or else into the namespace that it names, or else into own. An
-// object of a kind that nobody here knows stays where it says.
+// place puts object where it would be applied: into target, or else into the namespace that it names, or else into own; and
+// has a binding name the accounts that go there with it. An object of a kind that nobody here knows stays where it says.
 func (s scopes) place(object *unstructured.Unstructured, target, own string) {
-	namespaced, known := s[object.GroupVersionKind().GroupKind()]
+	placement := build.Placement{TargetNamespace: target, DefaultNamespace: own}
+	if subjects := placement.Subjects(object, s.accounts); subjects != nil {
+		object.Object["subjects"] = subjects
+	}
+	namespaced, known := s.namespaced[object.GroupVersionKind().GroupKind()]
 	if !known {
 		namespaced, known = openapi.IsNamespaceScoped(kyaml.TypeMeta{APIVersion: object.GetAPIVersion(), Kind: object.GetKind()})
 	}
