@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/artifacts"
@@ -96,7 +98,7 @@ func TestReleaseEndsWellAfterRefusedRequests(t *testing.T) {
 // A release that is in the midst of its work when the API server or etcd is killed goes on when they are back.
 func TestReleaseSurvivesARestartOfTheControlPlane(t *testing.T) {
 	s := setup(t)
-	s.ownReconciler(t)
+	lives := s.lives(t)
 	for _, component := range []string{"kube-apiserver", "etcd"} {
 		t.Run(component, func(t *testing.T) {
 			n := s.tenant(t)
@@ -107,9 +109,12 @@ func TestReleaseSurvivesARestartOfTheControlPlane(t *testing.T) {
 			first := n.source(t, "app", map[string]string{
 				"one/many.yaml": documents(many...), "two/web.yaml": heldDeployment("web", "1"),
 			})
+			killed := make(chan struct{})
+			midst := lives.relay.pause(n.namespace, moment{write: "patch configmaps", nth: len(many) / 2}, killed)
 			n.stageSet(t, "app", "retryInterval: 1s"+twoStages("app"))
-			n.WaitFor(t, n.configMap("map-020")) // in the midst of stage one
+			n.reaches(t, midst)
 			s.KillComponent(t, component)
+			close(killed)
 			s.AwaitAPI(t)
 			n.wait(t, "app", phase("two", v1.StageVerifying))
 
@@ -127,6 +132,149 @@ func TestReleaseSurvivesARestartOfTheControlPlane(t *testing.T) {
 			n.gone(t, "app")
 			n.absent(t, n.configMap("map-000"), n.configMap("map-199"))
 		})
+	}
+}
+
+// reaches waits until the reconciler has come to a place in its work of the StageSet app.
+func (n *tenant) reaches(t *testing.T, place <-chan struct{}) {
+	t.Helper()
+	n.WaitFor(t, n.ref("app"), func(*unstructured.Unstructured) error {
+		select {
+		case <-place:
+			return nil
+		default:
+			return errors.New("the reconciler has not come so far")
+		}
+	})
+}
+
+// delicate is work that a reconciler does in more than one request, so that it may die in between.
+var delicate = map[string]struct {
+	// before makes a release that is Ready, or what is there before the first one.
+	before func(t *testing.T, n *tenant)
+	// work has the reconciler work, and returns the revision that is applied in the end; at are moments of that.
+	work func(t *testing.T, n *tenant) string
+	at   []moment
+	// after checks what is there when the work is done.
+	after func(t *testing.T, n *tenant)
+}{
+	"taking over the fields of an earlier tool": {
+		before: func(t *testing.T, n *tenant) {
+			made := n.configMap("a")
+			made.Object["data"] = map[string]any{"value": "theirs", "old": "theirs"}
+			if err := n.Client.Create(t.Context(), made, client.FieldOwner("kubectl-client-side-apply")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		work: func(t *testing.T, n *tenant) string {
+			revision := n.source(t, "app", map[string]string{"one/a.yaml": configMap("a", "1"), "two/b.yaml": configMap("b", "1")})
+			n.stageSet(t, "app", "retryInterval: 1s"+twoStages("app"))
+			return revision
+		},
+		at: []moment{
+			{write: "patch configmaps", holding: "managedFields"}, {write: "patch configmaps", holding: "managedFields", stored: true},
+			{write: "patch configmaps", nth: 2, stored: true},
+		},
+		after: func(t *testing.T, n *tenant) {
+			data, _, _ := unstructured.NestedStringMap(n.live(t, n.configMap("a")).Object, "data")
+			if diff := cmp.Diff(map[string]string{"value": "1"}, data); diff != "" {
+				t.Errorf("data (-want +got):\n%s", diff)
+			}
+		},
+	},
+	"handing over the number of replicas": {
+		before: func(t *testing.T, n *tenant) {
+			n.ready(t, map[string]string{
+				"one/web.yaml": strings.Replace(deployment("web", "1"), "replicas: 1", "replicas: 3", 1), "two/b.yaml": configMap("b", "1"),
+			})
+		},
+		work: func(t *testing.T, n *tenant) string {
+			return n.source(t, "app", map[string]string{
+				"one/web.yaml": strings.Replace(deployment("web", "1"), "  replicas: 1\n", "", 1), "two/b.yaml": configMap("b", "1"),
+			})
+		},
+		at: []moment{
+			{write: "patch deployments"}, {write: "patch deployments", stored: true}, {write: "patch deployments", nth: 2, stored: true},
+		},
+		after: func(t *testing.T, n *tenant) {
+			web := n.live(t, cluster.Ref("apps/v1", "Deployment", n.namespace, "web"))
+			if replicas, _, _ := unstructured.NestedInt64(web.Object, "spec", "replicas"); replicas != 3 {
+				t.Errorf("%d replicas, want the 3 that there were", replicas)
+			}
+		},
+	},
+	"correcting drift": {
+		before: func(t *testing.T, n *tenant) {
+			n.ready(t, map[string]string{
+				"one/a.yaml": documents(configMap("a", "1"), configMap("c", "1")), "two/b.yaml": configMap("b", "1"),
+			})
+			n.patch(t, n.configMap("a"), `{"data":{"value":"theirs"}}`)
+			if err := n.Client.Delete(t.Context(), n.configMap("c")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		work: func(t *testing.T, n *tenant) string {
+			n.request(t, "app", "correct")
+			return n.wait(t, "app").Status.LastAppliedRevisions[n.namespace+"/app"]
+		},
+		at: []moment{
+			{write: "update stageinventories"}, {write: "patch configmaps"}, {write: "patch configmaps", nth: 2, stored: true},
+		},
+		after: func(t *testing.T, n *tenant) {
+			n.wait(t, "app", handled("correct"))
+			n.hasValue(t, "a", "1")
+			n.hasValue(t, "c", "1")
+		},
+	},
+	"removing a stage": {
+		before: func(t *testing.T, n *tenant) {
+			n.ready(t, map[string]string{"one/a.yaml": configMap("a", "1"), "two/b.yaml": documents(configMap("b", "1"), configMap("c", "1"))})
+		},
+		work: func(t *testing.T, n *tenant) string {
+			n.stageSet(t, "app", "retryInterval: 1s\nserviceAccountName: "+deployer+
+				"\nstages: [{name: one, path: one, sourceRef: {kind: GitRepository, name: app}}]\n")
+			return n.source(t, "app", map[string]string{"one/a.yaml": configMap("a", "2")})
+		},
+		at: []moment{
+			{write: "delete configmaps"}, {write: "delete configmaps", stored: true}, {write: "delete configmaps", nth: 2, stored: true},
+			{write: "update stageinventories", nth: 2}, {write: "delete stageinventories"}, {write: "delete stageinventories", stored: true},
+		},
+		after: func(t *testing.T, n *tenant) {
+			n.absent(t, n.configMap("b"), n.configMap("c"))
+			if diff := cmp.Diff([]string{"one as deployer: ConfigMap a"}, n.inventory(t, "app")); diff != "" {
+				t.Errorf("inventory (-want +got):\n%s", diff)
+			}
+		},
+	},
+}
+
+// ready makes a release of two stages that is Ready.
+func (n *tenant) ready(t *testing.T, files map[string]string) {
+	t.Helper()
+	revision := n.source(t, "app", files)
+	n.stageSet(t, "app", "retryInterval: 1s"+twoStages("app"))
+	n.waitReady(t, "app", "app", revision)
+}
+
+// I6, I3: whatever a reconciler dies of in the midst of delicate work, its successor brings it to the same end, and nothing
+// is left when the StageSet goes.
+func TestKilledReconcilerEndsDelicateWork(t *testing.T) {
+	s := setup(t)
+	lives := s.lives(t)
+	for name, work := range delicate {
+		for _, at := range work.at {
+			t.Run(name+", "+at.String(), func(t *testing.T) {
+				n := s.tenant(t)
+				work.before(t, n)
+				lives.through(t, n, at, func() string { return work.work(t, n) }, func(revision string) {
+					n.waitReady(t, "app", "app", revision)
+				})
+				work.after(t, n)
+				n.delete(t, "app")
+				n.gone(t, "app")
+				n.absent(t, n.configMap("a"), n.configMap("b"), n.configMap("c"), cluster.Ref("apps/v1", "Deployment", n.namespace, "web"))
+			})
+		}
 	}
 }
 
