@@ -11,7 +11,10 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,7 +73,9 @@ func TestClientsComeBackWhenTheWebhookIsBusy(t *testing.T) {
 func TestEmergencySwitch(t *testing.T) {
 	i := install(t)
 	i.installWebhooks(t)
-	i.start(t).Kill()
+	if err := i.start(t).Stop(); err != nil {
+		t.Fatal(err)
+	}
 	cluster.Eventually(t, func(ctx context.Context) error {
 		err := i.client.Create(ctx, i.stageSet(t, "valid", validSpec), client.DryRunAll)
 		return refused(err, "failed calling webhook")
@@ -84,12 +89,38 @@ func TestEmergencySwitch(t *testing.T) {
 	cluster.Eventually(t, func(ctx context.Context) error {
 		return i.client.Create(ctx, i.stageSet(t, "valid", validSpec), client.DryRunAll)
 	})
+	mark := i.Audit(t)
 	r := i.startAt(t, i.port, "/healthz")
 	cluster.Eventually(t, func(ctx context.Context) error {
 		return contains(probe(ctx, t, r), "ValidatingWebhookConfiguration "+i.name+"-admission does not exist")
 	})
-	for _, kind := range []string{mutating, validating} {
-		i.WaitGone(t, i.configuration(kind))
+
+	// Installed again they are looked after again. Whoever repairs the one has seen that the other is gone, and left it so.
+	hasBundle := func(object *unstructured.Unstructured) error {
+		if len(bundleOf(object)) == 0 {
+			return errors.New("it has no caBundle")
+		}
+		return nil
+	}
+	i.installWebhooks(t)
+	i.WaitFor(t, i.configuration(validating), hasBundle)
+	i.WaitFor(t, i.configuration(mutating), hasBundle)
+	if err := i.client.Delete(t.Context(), i.configuration(mutating)); err != nil {
+		t.Fatal(err)
+	}
+	wipe := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`))
+	if err := i.client.Patch(t.Context(), i.configuration(validating), wipe); err != nil {
+		t.Fatal(err)
+	}
+	i.WaitFor(t, i.configuration(validating), hasBundle)
+	err := i.client.Get(t.Context(), client.ObjectKeyFromObject(i.configuration(mutating)), i.configuration(mutating))
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the configuration that was deleted: %v, want that it is not found", err)
+	}
+	for _, event := range mark.Since(t, cluster.ByAccount(i.name, i.name+"-admission")) {
+		if event.Code == http.StatusForbidden {
+			t.Errorf("refused: %s", event)
+		}
 	}
 }
 
