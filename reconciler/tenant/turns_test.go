@@ -3,8 +3,48 @@ package tenant
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+// I10, T-110: whatever one namespace asks for at once, it has a quarter of the places, and another finds one.
+func TestNamespaceHasAShareOfTheTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const share = 2
+		turns := newTurns(share * namespaceShare)
+		var group sync.WaitGroup
+		var taken atomic.Int32
+		release := make(chan struct{})
+		for range 20 {
+			group.Go(func() {
+				done, err := turns.take(t.Context(), "hanging")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				taken.Add(1)
+				<-release
+				done()
+			})
+		}
+		synctest.Wait()
+		if got := taken.Load(); got != share {
+			t.Errorf("%d have a turn at once, want %d", got, share)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if done, err := turns.take(short, "other"); err != nil {
+			t.Errorf("another namespace: %v", err)
+		} else {
+			done()
+		}
+		close(release)
+		group.Wait()
+	})
+}
 
 // What is known of a namespace goes with its last request, also with one that did not get its turn.
 func TestTurnsOfNamespacesAreForgotten(t *testing.T) {
