@@ -75,10 +75,11 @@ func NewCommand(streams Streams) *cobra.Command {
 	c := &cli{Streams: streams, reader: &files.Reader{In: streams.In}}
 	root := &cobra.Command{
 		Use:           "stagesetctl",
-		Short:         "Check, test and explain StageSet policies, and share sources",
+		Short:         "Check, test and explain StageSet policies, and print the RBAC of releases",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Long: `Check, test and explain StageSet policies, with the code that admission and reconciler decide with.
+		Long: `Check, test and explain StageSet policies, with the code that admission and reconciler decide with, and print the RBAC
+that a release needs.
 
 The exit code is 0 if nothing is wrong, 1 if something is wrong with policies or objects, and 2 if the command could not
 do its work.`,
@@ -89,7 +90,7 @@ do its work.`,
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see \"%s --help\"", err, command.CommandPath())
 	})
-	root.AddCommand(c.policyCommand(), c.grantCommand(), c.versionCommand())
+	root.AddCommand(c.policyCommand(), c.grantCommand(), c.rbacCommand(), c.versionCommand())
 	return root
 }
 

@@ -25,11 +25,9 @@ import (
 
 // origin is the flags that say where policies come from that are not in files.
 type origin struct {
+	connection
 	builtin      bool
 	policyConfig string
-	kubeconfig   string
-	context      string
-	timeout      time.Duration
 
 	off map[string]bool // built-in policies that the policy config switches off
 }
@@ -37,6 +35,17 @@ type origin struct {
 func (o *origin) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.builtin, "builtin", false, "The policies that are built into the product, without a cluster.")
 	flags.StringVar(&o.policyConfig, "policy-config", "", "Policy config of an installation, which sets the built-in policies.")
+	o.connection.addFlags(flags)
+}
+
+// connection is the flags that say how to reach a cluster.
+type connection struct {
+	kubeconfig string
+	context    string
+	timeout    time.Duration
+}
+
+func (o *connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"Path of a kubeconfig file. Without it, the environment variable KUBECONFIG says where it is, or it is ~/.kube/config.")
 	flags.StringVar(&o.context, "context", "", "Context of the kubeconfig file (default its current one).")
@@ -129,22 +138,40 @@ func (o *origin) actions(policy *v1alpha1.StageSetPolicy) string {
 
 // client reads policies of the cluster that the flags name.
 func (o *origin) client() (dynamic.ResourceInterface, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath, rules.WarnIfAllMissing = o.kubeconfig, false
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("there is no kubeconfig: name one with --kubeconfig, or see the built-in policies with --builtin")
-	case err != nil:
-		return nil, fmt.Errorf("the kubeconfig: %w", err)
+	config, _, err := o.config()
+	if errors.Is(err, errNoKubeconfig) {
+		return nil, fmt.Errorf("%w, or see the built-in policies with --builtin", err)
 	}
-	config.Timeout, config.UserAgent, config.WarningHandler = o.timeout, "stagesetctl", rest.NoWarnings{}
+	if err != nil {
+		return nil, err
+	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig: %w", err)
 	}
 	return client.Resource(v1alpha1.GroupVersion.WithResource("stagesetpolicies")), nil
+}
+
+// errNoKubeconfig is that nothing says how to reach a cluster.
+var errNoKubeconfig = errors.New("there is no kubeconfig: name one with --kubeconfig")
+
+// config is the way to the cluster that the flags name, and the namespace of what names none.
+func (o *connection) config() (config *rest.Config, namespace string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath, rules.WarnIfAllMissing = o.kubeconfig, false
+	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
+	config, err = loading.ClientConfig()
+	if err == nil {
+		namespace, _, err = loading.Namespace()
+	}
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, "", errNoKubeconfig
+	case err != nil:
+		return nil, "", fmt.Errorf("the kubeconfig: %w", err)
+	}
+	config.Timeout, config.UserAgent, config.WarningHandler = o.timeout, "stagesetctl", rest.NoWarnings{}
+	return config, namespace, nil
 }
 
 // explained is an error of the API server in words for whoever may have to grant a permission.

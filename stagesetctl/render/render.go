@@ -1,0 +1,225 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"net/url"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/build"
+	"github.com/stageset/stageset/reconciler/dial"
+	"github.com/stageset/stageset/reconciler/source"
+)
+
+// Options say where the content of sources comes from.
+type Options struct {
+	// Directories have the content of sources, by what String of the source says: they are used in place of artifacts.
+	Directories map[Source]string
+	// Artifacts is where artifacts are from here, in place of the address that a source has in the cluster; nil if they are
+	// there.
+	Artifacts *url.URL
+}
+
+// Source names a source.
+type Source struct {
+	Kind            v1.SourceKind
+	Namespace, Name string
+}
+
+// Stage is a rendered stage.
+type Stage struct {
+	v1.Stage
+	// Account is the name of the account that it is applied as.
+	Account string
+	// Source is its source; of a producer, the one that its sourceRef names.
+	Source Source
+	// Objects are placed where they are applied.
+	Objects []build.Object
+}
+
+// Release renders all stages of a StageSet.
+func (c *Cluster) Release(ctx context.Context, set *v1.StageSet, o Options) ([]Stage, error) {
+	if set.Spec.KubeConfig != nil {
+		return nil, errors.New("spec.kubeConfig is set: what a release needs in another cluster is not known here")
+	}
+	renderer, err := newRenderer(c, set, o)
+	if err != nil {
+		return nil, err
+	}
+	defer renderer.close()
+	stages := make([]Stage, 0, len(set.Spec.Stages))
+	manifests := make([]build.Manifests, 0, len(set.Spec.Stages))
+	for _, spec := range set.Spec.Stages {
+		stage := Stage{
+			Stage: spec, Account: cmp.Or(spec.ServiceAccountName, set.Spec.ServiceAccountName),
+			Source: Source{
+				Kind:      cmp.Or(spec.SourceRef.Kind, v1.SourceKindExternalArtifact),
+				Namespace: cmp.Or(spec.SourceRef.Namespace, set.Namespace), Name: spec.SourceRef.Name,
+			},
+		}
+		if stage.Account == "" {
+			return nil, fmt.Errorf("stage %s has no account: set spec.serviceAccountName or the stage's serviceAccountName", spec.Name)
+		}
+		built, err := renderer.build(ctx, stage)
+		if err != nil {
+			return nil, fmt.Errorf("stage %s: %w", spec.Name, err)
+		}
+		stages, manifests = append(stages, stage), append(manifests, built)
+	}
+	scopes := build.FirstKnown(build.RenderedScopes(manifests...), c.scope)
+	for i := range stages {
+		placed, err := build.Place(manifests[i], scopes, build.Placement{
+			TargetNamespace: stages[i].TargetNamespace, DefaultNamespace: set.Namespace,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("stage %s: %w", stages[i].Name, err)
+		}
+		stages[i].Objects = placed.Objects()
+	}
+	return stages, nil
+}
+
+// scope says whether objects of a kind have a namespace, as far as the cluster knows the kind.
+func (c *Cluster) scope(kind schema.GroupKind) (namespaced, known bool) {
+	mapping, err := c.kinds.RESTMapping(kind)
+	if err != nil {
+		return false, false
+	}
+	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
+}
+
+// renderer renders the stages of one StageSet.
+type renderer struct {
+	cluster  *Cluster
+	set      *v1.StageSet
+	options  Options
+	resolver *source.Resolver
+	fetcher  *source.Fetcher
+	dir      string
+}
+
+// patience is how long a download may take.
+const patience = 2 * time.Minute
+
+func newRenderer(c *Cluster, set *v1.StageSet, o Options) (*renderer, error) {
+	anywhere, err := source.ParseHosts([]string{"*"})
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "stagesetctl-")
+	if err != nil {
+		return nil, err
+	}
+	// Whoever runs the command may connect to wherever they like: the addresses are no tenant's.
+	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	fetcher, err := source.NewFetcher(source.FetcherOptions{
+		Dir: dir, Transport: dial.New(all).Transport(), Hosts: anywhere, Timeout: patience, Patience: patience,
+	})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &renderer{
+		cluster: c, set: set, options: o, resolver: source.NewResolver(anywhere), fetcher: fetcher, dir: dir,
+	}, nil
+}
+
+// close forgets what was downloaded. What cannot be removed is in a directory for what is temporary.
+func (r *renderer) close() {
+	_ = r.fetcher.Close()
+	_ = os.RemoveAll(r.dir)
+}
+
+// build renders one stage.
+func (r *renderer) build(ctx context.Context, stage Stage) (build.Manifests, error) {
+	variables, err := r.variables(ctx, stage.PostBuild)
+	if err != nil {
+		return build.Manifests{}, err
+	}
+	content, done, err := r.content(ctx, stage)
+	if err != nil {
+		return build.Manifests{}, err
+	}
+	defer done()
+	return build.Build(ctx, content, build.OptionsOf(stage.Stage, variables))
+}
+
+// content is what the source of a stage has; done ends reading it.
+func (r *renderer) content(ctx context.Context, stage Stage) (content fs.FS, done func(), err error) {
+	if directory, given := r.options.Directories[stage.Source]; given {
+		root, err := os.OpenRoot(directory)
+		if err != nil {
+			return nil, nil, err
+		}
+		return root.FS(), func() { _ = root.Close() }, nil
+	}
+	pin, err := r.resolver.Resolve(ctx, r.cluster, stage.SourceRef, r.set.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	if server := r.options.Artifacts; server != nil {
+		address, err := url.Parse(pin.URL)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the address of the artifact of %s is no URL", pin)
+		}
+		address.Scheme, address.Host = server.Scheme, server.Host
+		pin.URL = address.String()
+	}
+	artifact, err := r.fetcher.Fetch(ctx, types.NamespacedName{Namespace: r.set.Namespace, Name: r.set.Name}, pin)
+	if err != nil {
+		return nil, nil, err
+	}
+	return artifact.FS(), func() { _ = artifact.Close() }, nil
+}
+
+// variables are those of a postBuild; nil if there is none.
+func (r *renderer) variables(ctx context.Context, spec *v1.PostBuild) (build.Variables, error) {
+	if spec == nil {
+		return nil, nil
+	}
+	variables := build.Variables{}
+	for _, ref := range spec.SubstituteFrom {
+		object, err := r.cluster.Get(ctx, schema.GroupVersionKind{Version: "v1", Kind: string(ref.Kind)}, r.set.Namespace, ref.Name)
+		switch {
+		case apierrors.IsNotFound(err) && ref.Optional:
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("substituteFrom: %w", err)
+		}
+		maps.Copy(variables, valuesOf(ref.Kind, object))
+	}
+	for name, value := range spec.Substitute {
+		variables[name] = build.Variable{Value: value}
+	}
+	return variables, nil
+}
+
+// valuesOf are the entries of a ConfigMap or Secret that manifests can refer to.
+func valuesOf(kind v1.SubstituteKind, object *unstructured.Unstructured) build.Variables {
+	data, _, _ := unstructured.NestedStringMap(object.Object, "data")
+	values := build.Variables{}
+	for name, value := range data {
+		if !build.IsVariableName(name) {
+			continue
+		}
+		secret := kind == v1.SubstituteSecret
+		if decoded, err := base64.StdEncoding.DecodeString(value); secret && err == nil {
+			value = string(decoded)
+		}
+		values[name] = build.Variable{Value: value, Secret: secret}
+	}
+	return values
+}
