@@ -411,28 +411,8 @@ func TestWhatIsToBeChangedIsNotMadeAnew(t *testing.T) {
 func TestVersionThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	group := w.namespace + ".example.com"
-	definition := func(old string) string {
-		return fmt.Sprintf(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gadgets.%[1]s}
-spec:
-  group: %[1]s
-  scope: Namespaced
-  names: {kind: Gadget, listKind: GadgetList, plural: gadgets, singular: gadget}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-%[2]s`, group, old)
-	}
 	ref := cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets."+group)
-	w.Apply(t, definition(`
-  - name: v1alpha1
-    served: true
-    storage: false
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}`))
+	w.Apply(t, cluster.CustomKind(group, "Gadget", "v1", "v1alpha1"))
 	w.deleteAfter(t, ref)
 	w.WaitFor(t, ref, cluster.Condition("Established", "True"))
 	gadget := func(version string) *unstructured.Unstructured {
@@ -446,7 +426,7 @@ spec:
 	if _, err := w.target.Apply(t.Context(), gadget("v1alpha1"), tenant.ApplyOptions{FieldManager: "somebody"}); err != nil {
 		t.Fatal(err)
 	}
-	w.Apply(t, definition(""))
+	w.Apply(t, cluster.CustomKind(group, "Gadget", "v1"))
 	cluster.Eventually(t, func(ctx context.Context) error {
 		_, err := w.applier.Apply(ctx, w.target, gadget("v1"), ownership.Request{DryRun: true})
 		if !apierrors.IsInternalError(err) {
