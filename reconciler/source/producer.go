@@ -67,8 +67,5 @@ func names(objects []*unstructured.Unstructured) string {
 		list = append(list, object.GetName())
 	}
 	slices.Sort(list)
-	if more := len(list) - shown; more > 0 {
-		list = append(list[:shown], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(list, ", ")
+	return strings.Join(failure.AndMore(list[:min(len(list), shown)], len(list)-shown), ", ")
 }
