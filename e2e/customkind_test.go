@@ -49,6 +49,9 @@ func (n *tenant) drop(t testing.TB, kind gadgetKind, old *unstructured.Unstructu
 	})
 }
 
+// definition is what a release brings that brings the kind itself.
+func (k gadgetKind) definition() string { return cluster.CustomKind(k.group, "Gadget", "v1") }
+
 func (k gadgetKind) definitionRef() *unstructured.Unstructured {
 	return cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets."+k.group)
 }

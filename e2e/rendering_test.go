@@ -37,7 +37,7 @@ func TestReleaseBringsWhatItNeedsItself(t *testing.T) {
 		in(configMap("settings", "1")),
 		in("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: reader}\n"+
 			"rules: [{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}]\n"),
-		cluster.CustomKind(gadget.group, "Gadget", "v1"),
+		gadget.definition(),
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: "+home+"}\n",
 	)})
 	n.deleteAfter(t, cluster.Ref("v1", "Namespace", "", home))
