@@ -44,6 +44,8 @@ const (
 	ReasonDuplicateObject = "DuplicateObject"
 	// ReasonPermissionsMissing: the account lacks permissions; the message names each with its object.
 	ReasonPermissionsMissing = "PermissionsMissing"
+	// ReasonKubeConfigInvalid: what spec.kubeConfig names is not there, cannot be used, or is refused.
+	ReasonKubeConfigInvalid = "KubeConfigInvalid"
 	// ReasonTargetUnreachable: the API server of the target does not answer.
 	ReasonTargetUnreachable = "TargetUnreachable"
 	// ReasonApplyFailed: the API server refused an object.

@@ -65,12 +65,31 @@ const ClusterLocal = "local"
 
 // InventoryTarget is a cluster and an identity.
 type InventoryTarget struct {
-	// cluster is "local".
+	// cluster is "local", or the SHA-256 of the URL of another cluster's API server, in hexadecimal.
 	// +required
 	Cluster string `json:"cluster"`
+	// kubeConfig is the reference that led to another cluster.
+	// +optional
+	KubeConfig InventoryKubeConfig `json:"kubeConfig,omitzero"`
 	// serviceAccountName is the account, in the StageSet's namespace.
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// KubeConfigSecret is the kind of an InventoryKubeConfig that spec.kubeConfig.secretRef named.
+const KubeConfigSecret = "Secret"
+
+// InventoryKubeConfig names an object, in the StageSet's namespace, that says how another cluster is reached.
+type InventoryKubeConfig struct {
+	// kind of the object: Secret.
+	// +required
+	Kind string `json:"kind"`
+	// name of the object.
+	// +required
+	Name string `json:"name"`
+	// key of the Secret; empty means value or else value.yaml.
+	// +optional
+	Key string `json:"key,omitempty"`
 }
 
 // InventoryEntry is one applied object.

@@ -112,8 +112,9 @@ type StageSetSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// kubeConfig names the credentials of another cluster to apply to. This version refuses to reconcile a StageSet that
-	// sets it; admission already checks it.
+	// kubeConfig names the credentials of another cluster to apply to. Sources, dependencies and variables are still read in
+	// the cluster of the StageSet. It is read as serviceAccountName, which has to be set; on the other cluster the stages'
+	// accounts are impersonated by their user names, system:serviceaccount:<namespace>:<name>.
 	// +optional
 	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
 
@@ -147,7 +148,8 @@ type KubeConfigReference struct {
 	// secretRef names a Secret that holds a kubeconfig.
 	// +optional
 	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
-	// configMapRef names a ConfigMap that says how to reach the cluster with an identity of a cloud provider.
+	// configMapRef names a ConfigMap that says how to reach the cluster with an identity of a cloud provider. This version
+	// refuses to reconcile a StageSet that sets it; admission already checks it.
 	// +optional
 	ConfigMapRef *LocalObjectReference `json:"configMapRef,omitempty"`
 }

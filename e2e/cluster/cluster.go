@@ -117,8 +117,25 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-func start(opts options) (*Cluster, error) {
-	c, err := choose(opts)
+// Another is a further cluster, of bin/controlplane and without nodes, until the end of the test.
+func Another(t testing.TB) *Cluster {
+	t.Helper()
+	c, err := connected(fromControlPlane(options{}))
+	if err != nil {
+		t.Fatalf("no other cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.stop(); err != nil {
+			t.Errorf("stopping the other cluster: %v", err)
+		}
+	})
+	return c
+}
+
+func start(opts options) (*Cluster, error) { return connected(choose(opts)) }
+
+// connected is a cluster with a client.
+func connected(c *Cluster, err error) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}

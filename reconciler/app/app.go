@@ -164,17 +164,35 @@ func newLive(mgr manager.Manager) (client.Reader, error) {
 }
 
 func newFetcher(options *Options, hosts source.Hosts, waits controller.Waits) (*source.Fetcher, error) {
-	allow, err := dial.ParseAllow(options.DialAllow)
+	dialer, err := newDialer(options)
 	if err != nil {
-		return nil, fmt.Errorf("--dial-allow: %w", err)
+		return nil, err
 	}
 	return source.NewFetcher(source.FetcherOptions{
 		Dir:       options.ArtifactCacheDir,
-		Transport: dial.New(allow).Transport(),
+		Transport: dialer.Transport(),
 		Hosts:     hosts,
 		CacheSize: options.ArtifactCacheSize,
 		Wake:      waits.Over,
 	})
+}
+
+// newDialer connects to what tenants name.
+func newDialer(options *Options) (*dial.Dialer, error) {
+	allow, err := dial.ParseAllow(options.DialAllow)
+	if err != nil {
+		return nil, fmt.Errorf("--dial-allow: %w", err)
+	}
+	return dial.New(allow), nil
+}
+
+// newTenants makes the clients for what tenants name.
+func newTenants(options *Options, own *rest.Config) (*tenant.Clients, error) {
+	dialer, err := newDialer(options)
+	if err != nil {
+		return nil, err
+	}
+	return tenant.New(tenant.Options{Config: own, Dialer: dialer, InsecureTLS: options.InsecureTLS})
 }
 
 // assemble makes the reconciler of its parts.
@@ -189,7 +207,7 @@ func assemble(
 	if err != nil {
 		return nil, fmt.Errorf("--hash-key-file: %w", err)
 	}
-	tenants, err := tenant.New(tenant.Options{Config: mgr.GetConfig()})
+	tenants, err := newTenants(options, mgr.GetConfig())
 	if err != nil {
 		return nil, err
 	}

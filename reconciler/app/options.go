@@ -23,6 +23,7 @@ type Options struct {
 	ArtifactCacheSize int64
 	ArtifactHosts     []string
 	DialAllow         []string
+	InsecureTLS       bool
 	Concurrent        int
 	ApplyConcurrency  int
 	TakeoverManagers  []string
@@ -60,6 +61,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"hosts that artifacts may be fetched from (globs, without ports)")
 	flags.StringSliceVar(&o.DialAllow, "dial-allow", nil,
 		"CIDRs of loopback or link-local addresses that connections to addresses a tenant can name may go to")
+	flags.BoolVar(&o.InsecureTLS, "insecure-kubeconfig-tls", false,
+		"admit kubeconfigs of tenants with insecure-skip-tls-verify: whoever is on the way can then read and change all of it")
 	flags.IntVar(&o.Concurrent, "concurrent", 20,
 		"how many StageSets are reconciled at once; a namespace has at most half of what others leave free, and at least one")
 	flags.IntVar(&o.ApplyConcurrency, "apply-concurrency", 8, "how many requests of one StageSet run at once")
@@ -69,7 +72,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.DefaultInterval, "default-interval", 10*time.Minute,
 		"interval of StageSets that set none; 30s to 24h")
 	flags.DurationVar(&o.MaxTeardownWait, "max-teardown-wait", time.Hour,
-		"how long a deletion that is forbidden is tried before the StageSet is released and what stays is listed")
+		"how long a deletion that is forbidden, or on a cluster out of reach, is tried before the StageSet is released and what stays is listed")
 	flags.BoolVar(&o.LeaderElect, "leader-elect", true, "only reconcile while holding the lease")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", "address of the metrics; 0 turns them off")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")

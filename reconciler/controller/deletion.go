@@ -35,6 +35,7 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	}
 	result := down.Everything(ctx, snap.book)
 	r.reportOrphans(ctx, snap, result.Orphans)
+	r.reportOrphans(ctx, snap, result.Lost)
 	r.reportOrphans(ctx, snap, result.Spared)
 	if err := teardown.Keep(ctx, snap.book, result.Unseen); err != nil {
 		return interrupted(err)
@@ -75,24 +76,28 @@ func (r *Reconciler) refreshNamespace(ctx context.Context, snap *snapshot) error
 	return nil
 }
 
-// stuck is a deletion that the account may not make, or that the API server did not answer to. One that is forbidden for
-// too long, by what the status says, is given up: no process has to remember it.
+// stuck is a deletion that the account may not make, or that the API server did not answer to. One that is forbidden, or on
+// another cluster that is out of reach, for too long, by what the status says, is given up: no process has to remember it.
 func (r *Reconciler) stuck(ctx context.Context, snap *snapshot, result teardown.Result, failing *failure.Error) outcome {
-	since, forbidden := forbiddenSince(snap.set)
-	if failing.Kind == failure.Stalled && forbidden && r.Clock.Since(since) > r.Options.MaxTeardownWait {
+	since, stuck := stuckSince(snap.set)
+	if failing.Kind == failure.Stalled && stuck && r.Clock.Since(since) > r.Options.MaxTeardownWait {
 		return r.letGo(ctx, snap, result.Abandoned(failing.Error()))
 	}
-	if failing.Kind == failure.Transient {
+	switch {
+	case failing.Kind == failure.Transient:
 		failing.Reason = v1.ReasonTerminating
+	case result.OutOfReach():
+		failing.Reason = v1.ReasonTargetUnreachable
 	}
 	return failed(failing)
 }
 
-// forbiddenSince is since when the deletion of the StageSet has been forbidden without a break; false if its status does not
-// say that it has. What was forbidden before the deletion does not count.
-func forbiddenSince(set *v1.StageSet) (time.Time, bool) {
+// stuckSince is since when the deletion of the StageSet has been forbidden, or its cluster out of reach, without a break; false
+// if its status does not say that it has. What was so before the deletion does not count.
+func stuckSince(set *v1.StageSet) (time.Time, bool) {
 	stalled := meta.FindStatusCondition(set.Status.Conditions, v1.ConditionStalled)
-	if stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1.ReasonPermissionsMissing {
+	if stalled == nil || stalled.Status != metav1.ConditionTrue ||
+		stalled.Reason != v1.ReasonPermissionsMissing && stalled.Reason != v1.ReasonTargetUnreachable {
 		return time.Time{}, false
 	}
 	if set.DeletionTimestamp.After(stalled.LastTransitionTime.Time) {
@@ -110,6 +115,7 @@ func (r *Reconciler) teardown(snap *snapshot) teardown.Teardown {
 	return teardown.Teardown{
 		Tenants:     r.Pipeline.Tenants,
 		Owner:       pipeline.Owner(snap.set),
+		Account:     pipeline.AccountOf(snap.effective),
 		Concurrency: r.Options.ApplyConcurrency,
 		Clock:       r.Clock,
 		Prune:       func(stage string, recorded bool) bool { return prunes(snap.effective, stage, recorded) },

@@ -71,9 +71,9 @@ func TestPruneOfTheSpecCounts(t *testing.T) {
 	}
 }
 
-// What counts is how long a deletion has been forbidden, not how long it has waited for finalizers before; and a process that
+// What counts is how long a deletion has been stuck, not how long it has waited for finalizers before; and a process that
 // has just begun goes by what the status says.
-func TestForbiddenSince(t *testing.T) {
+func TestStuckSince(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	condition := func(kind, reason string, hours int) []metav1.Condition {
 		at := metav1.NewTime(noon.Add(time.Duration(hours) * time.Hour))
@@ -82,25 +82,28 @@ func TestForbiddenSince(t *testing.T) {
 	cases := map[string]struct {
 		conditions []metav1.Condition
 		since      time.Time
-		forbidden  bool
+		stuck      bool
 	}{
 		"never tried":               {},
 		"waits for a finalizer":     {conditions: condition(v1.ConditionReconciling, v1.ReasonTerminating, 0)},
 		"stalled by something else": {conditions: condition(v1.ConditionStalled, v1.ReasonBuildFailed, -1)},
 		"forbidden after two hours": {
-			conditions: condition(v1.ConditionStalled, v1.ReasonPermissionsMissing, 2), since: noon.Add(2 * time.Hour), forbidden: true,
+			conditions: condition(v1.ConditionStalled, v1.ReasonPermissionsMissing, 2), since: noon.Add(2 * time.Hour), stuck: true,
+		},
+		"out of reach after an hour": {
+			conditions: condition(v1.ConditionStalled, v1.ReasonTargetUnreachable, 1), since: noon.Add(time.Hour), stuck: true,
 		},
 		"forbidden before the deletion": {
-			conditions: condition(v1.ConditionStalled, v1.ReasonPermissionsMissing, -1), since: noon, forbidden: true,
+			conditions: condition(v1.ConditionStalled, v1.ReasonPermissionsMissing, -1), since: noon, stuck: true,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(metav1.NewTime(noon))}}
 			set.Status.Conditions = tc.conditions
-			since, forbidden := forbiddenSince(set)
-			if !since.Equal(tc.since) || forbidden != tc.forbidden {
-				t.Errorf("got %s, %t, want %s, %t", since, forbidden, tc.since, tc.forbidden)
+			since, stuck := stuckSince(set)
+			if !since.Equal(tc.since) || stuck != tc.stuck {
+				t.Errorf("got %s, %t, want %s, %t", since, stuck, tc.since, tc.stuck)
 			}
 		})
 	}

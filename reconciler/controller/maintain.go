@@ -69,7 +69,7 @@ func (r *Reconciler) correctApplied(ctx context.Context, snap *snapshot) (*relea
 		return &release.Run{}, err
 	}
 	r.reportLooping(snap, applied.Pinned.Redact(applied.Cleared.Looping()))
-	run := release.New(applied.Cleared, r.stages(applied.Set, applied.Pinned), pipeline.Recorded(records), release.Options{
+	run := release.New(applied.Cleared, r.stages(applied.Set, applied.Pinned), applied.Pinned.Recorded(records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },

@@ -49,7 +49,7 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 	if err != nil {
 		return r.held(ctx, snap, err).warned(review)
 	}
-	snap.known = append(snap.known, pinned.Identity())
+	snap.known = append(snap.known, pinned.Identity(), pinned.Destination.Access())
 	next := snap.memo.resume(candidate{
 		set: set, review: review, pinned: pinned, began: r.Clock.Now(), identity: strings.Join(snap.known, " "),
 		content: strconv.FormatInt(set.Generation, 10) + " " + pinned.Identity(),
@@ -181,7 +181,7 @@ func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) 
 		return nil, err
 	}
 	r.reportLooping(snap, next.pinned.Redact(cleared.Looping()))
-	return release.New(cleared, r.stages(next.set, next.pinned), pipeline.Recorded(records), release.Options{
+	return release.New(cleared, r.stages(next.set, next.pinned), next.pinned.Recorded(records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
 		Measure:     Steps{Clock: r.Clock}.Begin,
@@ -206,7 +206,7 @@ func midway(set *v1.StageSet, revisions map[string]string) bool {
 
 // stages is what a run has to know of each stage.
 func (r *Reconciler) stages(set *v1.StageSet, pinned pipeline.Pinned) []release.Stage {
-	ids := pipeline.RecordIDs(set)
+	ids := pinned.RecordIDs()
 	stages := make([]release.Stage, 0, len(ids))
 	for i, spec := range set.Spec.Stages {
 		stages = append(stages, release.Stage{
@@ -253,8 +253,9 @@ func startedAt(set *v1.StageSet, name, digest string) time.Time {
 // finish deletes what left the release and brings the inventories to what is.
 func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run, pinned pipeline.Pinned) outcome {
 	defer Steps{Clock: r.Clock}.Begin("prune")()
-	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired())
+	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired(), pinned.Destination.Cluster())
 	r.reportOrphans(ctx, snap, result.Orphans)
+	r.reportOrphans(ctx, snap, result.Lost)
 	r.reportOrphans(ctx, snap, result.Spared)
 	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {
 		return failed(err)

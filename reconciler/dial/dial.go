@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -65,6 +66,20 @@ func (d *Dialer) Check(addr netip.Addr) error {
 		return &RefusedError{Addr: addr, Rule: rule}
 	}
 	return nil
+}
+
+// CheckHost is Check for a host that is written as an address, or as a name of the machine itself. It is nil for every other
+// name: what that leads to is checked when it is connected to.
+func (d *Dialer) CheckHost(host string) error {
+	name := strings.TrimSuffix(strings.ToLower(host), ".")
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return d.Check(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil
+	}
+	return d.Check(addr)
 }
 
 // RefusedError says that an address is one that tenants may not reach.

@@ -34,6 +34,13 @@ func record(stage string, position int32, entries ...v1.InventoryEntry) Record {
 	return record
 }
 
+// elsewhere is the record on another cluster.
+func elsewhere(record Record) Record {
+	record.Target.Cluster = "5f1c"
+	record.Target.KubeConfig = v1.InventoryKubeConfig{Kind: v1.KubeConfigSecret, Name: "remote"}
+	return record
+}
+
 func keys(names ...string) map[Key]bool {
 	set := map[Key]bool{}
 	for _, name := range names {
@@ -103,6 +110,12 @@ func TestLeftovers(t *testing.T) {
 			desired: keys("a"),
 			want:    []string{"two b"},
 		},
+		// The release goes to another cluster now: what it renders is not what is here.
+		"applied to another cluster": {
+			records: []Record{record("one", 0, entry("a")), elsewhere(record("one", 0, entry("a"), entry("b")))},
+			desired: keys("a"),
+			want:    []string{"one a", "one b"},
+		},
 		"everything, from the last stage to the first": {
 			records: []Record{record("one", 0, entry("b"), entry("a")), record("two", 1, entry("d"), entry("c"))},
 			want:    []string{"two c", "two d", "one a", "one b"},
@@ -111,7 +124,7 @@ func TestLeftovers(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, leftover := range Leftovers(tc.records, tc.desired) {
+			for _, leftover := range Leftovers(tc.records, tc.desired, v1.ClusterLocal) {
 				got = append(got, leftover.Record.Stage+" "+leftover.Entry.Name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -131,10 +144,20 @@ func TestShrinkKeepsWhatIsOursOrNotSeenGone(t *testing.T) {
 	for key := range keys("moved") {
 		owner[key] = two.ID()
 	}
-	got := Shrink([]Record{one, two}, owner, keys("stuck"))
+	// What is gone here may still be there.
+	other := elsewhere(record("one", 0, entry("a"), entry("gone"), entry("stuck")))
+	unseen := map[Place]bool{}
+	for key := range keys("stuck") {
+		unseen[one.ID().Place(key)] = true
+	}
+	for key := range keys("a", "gone") {
+		unseen[other.ID().Place(key)] = true
+	}
+	got := Shrink([]Record{one, two, other}, owner, unseen)
 	left := confirmed("stuck", "2")
 	left.RenderedHash = "" // what has left the release does not leave it again
-	want := []Record{record("one", 0, confirmed("a", "1"), left), record("two", 1, entry("moved"))}
+	want := []Record{record("one", 0, confirmed("a", "1"), left), record("two", 1, entry("moved")),
+		elsewhere(record("one", 0, entry("a"), entry("gone")))}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
@@ -180,11 +203,15 @@ func TestShardNames(t *testing.T) {
 	id := record("app", 0).ID()
 	other := id
 	other.Target.ServiceAccountName = "other"
+	remote, key := elsewhere(record("app", 0)).ID(), elsewhere(record("app", 0)).ID()
+	key.Target.KubeConfig.Key = "key"
 	long := strings.Repeat("x", 253)
 	names := map[string]string{
 		"first":         shardName("shop", id, 0),
 		"second":        shardName("shop", id, 1),
 		"other account": shardName("shop", other, 0),
+		"other cluster": shardName("shop", remote, 0),
+		"other key":     shardName("shop", key, 0),
 		// A dot in a StageSet's name must not make it look like another StageSet's stage.
 		"dotted":       shardName("shop.app", id, 0),
 		"long":         shardName(long, id, 0),

@@ -18,6 +18,13 @@ type Key struct {
 	Group, Kind, Namespace, Name string
 }
 
+// Place is an object on a cluster.
+type Place struct {
+	// Cluster is as v1.InventoryTarget has it.
+	Cluster string
+	Key
+}
+
 // KeyOf is the key of an object.
 func KeyOf(obj *unstructured.Unstructured) Key {
 	gvk := obj.GroupVersionKind()

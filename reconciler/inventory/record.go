@@ -29,6 +29,9 @@ type ID struct {
 	Target v1.InventoryTarget
 }
 
+// Place is an object where the record has it.
+func (id ID) Place(key Key) Place { return Place{Cluster: id.Target.Cluster, Key: key} }
+
 // ID is the record's identity within its StageSet.
 func (r Record) ID() ID { return ID{Stage: r.Stage, Target: r.Target} }
 
@@ -71,13 +74,14 @@ type Leftover struct {
 	Entry v1.InventoryEntry
 }
 
-// Leftovers are the entries of all records that desired does not hold: what left the release. An object that moved to
-// another stage is desired, and therefore no leftover. The order is by position from the last stage to the first, then by key.
-func Leftovers(records []Record, desired map[Key]bool) []Leftover {
+// Leftovers are the entries of all records that desired, the objects of a release on a cluster, does not hold: what left the
+// release. An object that moved to another stage is desired, and therefore no leftover; one that the release has on another
+// cluster now is one. The order is by position from the last stage to the first, then by key.
+func Leftovers(records []Record, desired map[Key]bool, cluster string) []Leftover {
 	var left []Leftover
 	for _, record := range records {
 		for _, key := range record.Keys() {
-			if !desired[key] {
+			if !desired[key] || record.Target.Cluster != cluster {
 				left = append(left, Leftover{
 					Record: record.ID(), Position: record.Position, Prune: record.Prune, Entry: record.Entries[key],
 				})
@@ -92,15 +96,16 @@ func Leftovers(records []Record, desired map[Key]bool) []Leftover {
 // renders it, or if it is in unseen (not yet seen gone). What stays because it is unseen loses its renderedHash: it has left
 // the release, and a later one must not take it for something that leaves anew. owner maps each desired key to the record
 // that applies it.
-func Shrink(records []Record, owner map[Key]ID, unseen map[Key]bool) []Record {
+func Shrink(records []Record, owner map[Key]ID, unseen map[Place]bool) []Record {
 	shrunk := make([]Record, 0, len(records))
 	for _, record := range records {
 		kept := record.Clone()
 		for key, entry := range record.Entries {
 			id, desired := owner[key]
+			desired = desired && id.Target.Cluster == record.Target.Cluster
 			switch {
 			case desired && id == record.ID():
-			case !desired && unseen[key]:
+			case !desired && unseen[record.ID().Place(key)]:
 				entry.RenderedHash = ""
 				kept.Entries[key] = entry
 			default:

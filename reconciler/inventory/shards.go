@@ -19,7 +19,7 @@ const ShardSize = 2000
 // maxName is the longest name of an object.
 const maxName = 253
 
-// Join puts the shards of one StageSet's inventories together. The order is by position, then stage, then account.
+// Join puts the shards of one StageSet's inventories together. The order is that of Sort.
 func Join(shards []v1.StageInventory) []Record {
 	byID := map[ID]*Record{}
 	for i := range shards {
@@ -44,13 +44,16 @@ func Join(shards []v1.StageInventory) []Record {
 	return records
 }
 
-// Sort orders records by position, then stage, then account.
+// Sort orders records by position, then stage, then account, then cluster and what led to it.
 func Sort(records []Record) {
 	slices.SortFunc(records, func(a, b Record) int {
 		return cmp.Or(
 			cmp.Compare(a.Position, b.Position),
 			cmp.Compare(a.Stage, b.Stage),
 			cmp.Compare(a.Target.ServiceAccountName, b.Target.ServiceAccountName),
+			cmp.Compare(a.Target.Cluster, b.Target.Cluster),
+			cmp.Compare(a.Target.KubeConfig.Name, b.Target.KubeConfig.Name),
+			cmp.Compare(a.Target.KubeConfig.Key, b.Target.KubeConfig.Key),
 		)
 	})
 }
@@ -127,7 +130,11 @@ func newShard(owner *v1.StageSet, record Record, number int) v1.StageInventory {
 // shardName is unambiguous because a stage's name has no dots. A name that would be too long has its StageSet's part
 // hashed.
 func shardName(stageSet string, id ID, number int) string {
-	sum := sha256.Sum256([]byte(id.Target.Cluster + "/" + id.Target.ServiceAccountName))
+	target := id.Target.Cluster + "/" + id.Target.ServiceAccountName
+	if led := id.Target.KubeConfig; led != (v1.InventoryKubeConfig{}) {
+		target += "/" + led.Kind + "/" + led.Name + "/" + led.Key
+	}
+	sum := sha256.Sum256([]byte(target))
 	suffix := fmt.Sprintf(".%s.%s-%d", id.Stage, hex.EncodeToString(sum[:])[:8], number)
 	if len(stageSet)+len(suffix) > maxName {
 		sum := sha256.Sum256([]byte(stageSet))

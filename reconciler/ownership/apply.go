@@ -47,8 +47,8 @@ type Scales interface {
 
 // Claims knows the inventories of all StageSets.
 type Claims interface {
-	// Claims are the StageSets that exist and whose inventories have an entry for the object.
-	Claims(ctx context.Context, key inventory.Key) ([]inventory.Claim, error)
+	// Claims are the StageSets that exist and whose inventories have an entry for the object on its cluster.
+	Claims(ctx context.Context, place inventory.Place) ([]inventory.Claim, error)
 }
 
 // ConflictError says that another StageSet owns an object.
@@ -68,6 +68,8 @@ type Applier struct {
 	// Age is the owner's, for what two StageSets would create at the same time.
 	Age    inventory.Age
 	Claims Claims
+	// Cluster is what is applied to, as inventories name it.
+	Cluster string
 	// Earlier are the field managers that are taken over from.
 	Earlier takeover.Managers
 }
@@ -127,7 +129,7 @@ func replaced(ctx context.Context, target Target, obj *unstructured.Unstructured
 
 // others are the claims of other StageSets.
 func (a Applier) others(ctx context.Context, key inventory.Key) ([]inventory.Claim, error) {
-	claims, err := a.Claims.Claims(ctx, key)
+	claims, err := a.Claims.Claims(ctx, inventory.Place{Cluster: a.Cluster, Key: key})
 	return slices.DeleteFunc(claims, func(claim inventory.Claim) bool {
 		return claim.Namespace == a.Owner.Namespace && claim.Name == a.Owner.Name
 	}), err

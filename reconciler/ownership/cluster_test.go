@@ -39,7 +39,7 @@ type world struct {
 // claims are the same for all objects.
 type claims []inventory.Claim
 
-func (c *claims) Claims(context.Context, inventory.Key) ([]inventory.Claim, error) {
+func (c *claims) Claims(context.Context, inventory.Place) ([]inventory.Claim, error) {
 	return slices.Clone(*c), nil
 }
 
@@ -62,7 +62,7 @@ subjects: [{kind: ServiceAccount, name: deployer, namespace: %[1]s}]`, w.namespa
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.target, err = clients.For(t.Context(), tenant.Account{Namespace: w.namespace, Name: "deployer"})
+	w.target, err = clients.Target(t.Context(), tenant.Destination{}, tenant.Account{Namespace: w.namespace, Name: "deployer"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,7 +152,7 @@ subjects: [{kind: ServiceAccount, name: limited, namespace: %[1]s}]`, w.namespac
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.target, err = clients.For(t.Context(), tenant.Account{Namespace: w.namespace, Name: "limited"}); err != nil {
+	if w.target, err = clients.Target(t.Context(), tenant.Destination{}, tenant.Account{Namespace: w.namespace, Name: "limited"}); err != nil {
 		t.Fatal(err)
 	}
 	fleet := w.object(t, fmt.Sprintf(manifest, ""))

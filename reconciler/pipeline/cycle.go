@@ -22,7 +22,7 @@ type Graph interface {
 // cycle is a *failure.Error if a StageSet depends on itself, over however many others. The graph finds the way; every
 // StageSet on it is then read as the tenant, so that nobody learns more of the others than RBAC lets them. A tenant that
 // may not see all of a cycle is told, as always, which of its own dependencies is not ready.
-func (p *Pipeline) cycle(ctx context.Context, client *tenant.Client, set *v1.StageSet) error {
+func (p *Pipeline) cycle(ctx context.Context, client *tenant.Reader, set *v1.StageSet) error {
 	self := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	path, err := pathBack(ctx, p.Graph, self, DependenciesOf(set))
 	if err != nil || path == nil {

@@ -30,11 +30,7 @@ func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned *P
 		return nil
 	}
 	defer p.step("dependencies")()
-	if set.Spec.ServiceAccountName == "" {
-		return failure.NewStalled(v1.ReasonServiceAccountRequired,
-			"spec.dependsOn is read as spec.serviceAccountName: set it")
-	}
-	client, err := p.Tenants.For(ctx, tenant.Account{Namespace: set.Namespace, Name: set.Spec.ServiceAccountName})
+	client, err := readerOf(ctx, p.Tenants, set, "spec.dependsOn")
 	if err != nil {
 		return err
 	}
@@ -52,7 +48,19 @@ func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned *P
 	return failure.Join(problems...)
 }
 
-func checkDependency(ctx context.Context, client *tenant.Client, name types.NamespacedName, pinned Pinned) (
+// readerOf reads as the StageSet's own account, which what, a field, is read as.
+func readerOf(ctx context.Context, tenants Tenants, set *v1.StageSet, what string) (*tenant.Reader, error) {
+	reader, err := tenants.Local(ctx, AccountOf(set))
+	if err == nil {
+		return reader, nil
+	}
+	if failed := failure.From(err); failed.Reason == v1.ReasonServiceAccountRequired {
+		err = failure.NewStalled(failed.Reason, "%s is read as spec.serviceAccountName: set it: %w", what, failed.Err)
+	}
+	return nil, err
+}
+
+func checkDependency(ctx context.Context, client *tenant.Reader, name types.NamespacedName, pinned Pinned) (
 	*v1.StageSet, error,
 ) {
 	dependency, err := getDependency(ctx, client, name)
@@ -61,8 +69,8 @@ func checkDependency(ctx context.Context, client *tenant.Client, name types.Name
 		return nil, failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
 			"StageSet %s in spec.dependsOn does not exist: create it, or remove it from spec.dependsOn", name)
 	case apierrors.IsForbidden(err):
-		return nil, failure.NewStalled(v1.ReasonAccessDenied, "ServiceAccount %s may not get StageSet %s in spec.dependsOn: "+
-			"grant get on stagesets.stages.metio.wtf/%s in namespace %s to it", client.Account(), name, name.Name, name.Namespace)
+		return nil, failure.NewStalled(v1.ReasonAccessDenied, "%s may not get StageSet %s in spec.dependsOn: "+
+			"grant get on stagesets.stages.metio.wtf/%s in namespace %s to it", client.Identity(), name, name.Name, name.Namespace)
 	case err != nil:
 		return nil, err
 	}
@@ -75,7 +83,7 @@ func checkDependency(ctx context.Context, client *tenant.Client, name types.Name
 
 // getDependency reads a StageSet as the tenant. Its error is the API server's when there is none or it may not be read, and
 // a *failure.Error otherwise.
-func getDependency(ctx context.Context, client *tenant.Client, name types.NamespacedName) (*v1.StageSet, error) {
+func getDependency(ctx context.Context, client *tenant.Reader, name types.NamespacedName) (*v1.StageSet, error) {
 	obj, err := client.Get(ctx, v1.GroupVersion.WithKind("StageSet"), name.Namespace, name.Name)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):

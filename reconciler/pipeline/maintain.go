@@ -68,8 +68,8 @@ func (p *Pipeline) Maintain(
 		return Maintained{}, err
 	}
 	in.Applied, in.Loops = true, memory.Loops
-	ids := RecordIDs(set)
-	in.Recorded = Recorded(slices.DeleteFunc(slices.Clone(memory.Records), func(record inventory.Record) bool {
+	ids := pinned.RecordIDs()
+	in.Recorded = pinned.Recorded(slices.DeleteFunc(slices.Clone(memory.Records), func(record inventory.Record) bool {
 		return !slices.Contains(ids, record.ID()) // another account has applied it
 	}))
 	cleared, err := preflight.Check(ctx, in)
@@ -95,7 +95,7 @@ func (p *Pipeline) Detect(
 func (p *Pipeline) detect(
 	ctx context.Context, set *v1.StageSet, record inventory.Record, known map[inventory.Key]bool,
 ) (Drifts, error) {
-	client, err := p.Tenants.For(ctx, tenant.Account{Namespace: set.Namespace, Name: record.Target.ServiceAccountName})
+	client, err := p.recorded(ctx, set, record.Target)
 	if err != nil {
 		return Drifts{}, err
 	}
@@ -113,4 +113,13 @@ func (p *Pipeline) detect(
 		entries = append(entries, entry)
 	}
 	return preflight.Detect(ctx, client, Owner(set), entries)
+}
+
+// recorded is the client of what an inventory records.
+func (p *Pipeline) recorded(ctx context.Context, set *v1.StageSet, target v1.InventoryTarget) (*tenant.Client, error) {
+	to, err := p.Tenants.Destination(ctx, tenant.Recorded(AccountOf(set), target))
+	if err != nil {
+		return nil, err
+	}
+	return p.Tenants.Target(ctx, to, tenant.Account{Namespace: set.Namespace, Name: target.ServiceAccountName})
 }

@@ -12,7 +12,6 @@ import (
 	"iter"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -26,18 +25,22 @@ import (
 
 // Tenants makes the clients that everything a tenant names is read and written with.
 type Tenants interface {
-	// For is the client of an account.
-	For(ctx context.Context, account tenant.Account) (*tenant.Client, error)
+	// Local reads in the StageSet's cluster, as an account; one without a name is the reconciler's own, where that is allowed.
+	Local(ctx context.Context, account tenant.Account) (*tenant.Reader, error)
+	// Destination finds a cluster to apply to.
+	Destination(ctx context.Context, reference tenant.Reference) (tenant.Destination, error)
+	// Target is the client of an account on a cluster that is applied to.
+	Target(ctx context.Context, to tenant.Destination, account tenant.Account) (*tenant.Client, error)
 }
 
 // Review is what the policies say of a release.
 type Review interface {
 	// Source asks about the resolved source of a stage.
 	Source(ctx context.Context, stage string, pin source.Pin)
-	// Manifests asks about all objects that a stage renders, as they will be applied by the account, each with its rendered
+	// Manifests asks about all objects that a stage renders, as they will be applied to the target, each with its rendered
 	// hash.
 	Manifests(
-		ctx context.Context, stage string, pin source.Pin, account string, objects iter.Seq2[*unstructured.Unstructured, string],
+		ctx context.Context, stage string, pin source.Pin, target tenant.Facts, objects iter.Seq2[*unstructured.Unstructured, string],
 	)
 	// Err is a *failure.Error that lists everything that was denied so far.
 	Err() error
@@ -67,10 +70,13 @@ func (p *Pipeline) step(name string) (end func()) {
 	return p.Measure(name)
 }
 
-// PinnedStage is a stage with its account's client and its pinned source.
+// PinnedStage is a stage with its account and its pinned source.
 type PinnedStage struct {
-	Stage  v1.Stage
-	Client *tenant.Client
+	Stage v1.Stage
+	// Local reads the stage's source as its account, in the cluster of the StageSet.
+	Local *tenant.Reader
+	// Target is what is applied to as the account, which may be another cluster.
+	Target *tenant.Client
 	Pin    source.Pin
 	// Variables are what postBuild substitutes; nil if the stage has none.
 	Variables build.Variables
@@ -79,6 +85,8 @@ type PinnedStage struct {
 // Pinned is a StageSet whose sources are pinned for a whole run.
 type Pinned struct {
 	Stages []PinnedStage
+	// Destination is the cluster that is applied to.
+	Destination tenant.Destination
 	// Dependencies differs when a StageSet in dependsOn does: another object, or another generation.
 	Dependencies string
 	// secrets are the values of variables that no message may tell.
@@ -89,12 +97,14 @@ type Pinned struct {
 // policies say of an object may quote any field of it.
 func (p Pinned) Redact(text string) string { return p.secrets.Redact(text) }
 
-// Identity is equal for equal pins and variables applied as equal accounts: a run goes on as long as it does not change.
+// Identity is equal for equal pins and variables applied to the same cluster as equal accounts: a run goes on as long as it
+// does not change.
 func (p Pinned) Identity() string {
 	hash := sha256.New()
+	fmt.Fprintln(hash, p.Destination.Cluster())
 	for _, stage := range p.Stages {
 		fmt.Fprintf(hash, "%s\x00%s\x00%s\x00%s\x00%s\n",
-			stage.Stage.Name, stage.Client.Account(), stage.Pin.URL, stage.Pin.Digest, stage.Pin.Revision)
+			stage.Stage.Name, stage.Target.Account(), stage.Pin.URL, stage.Pin.Digest, stage.Pin.Revision)
 		_ = json.NewEncoder(hash).Encode(stage.Variables) // texts, and a hash takes everything
 	}
 	return hex.EncodeToString(hash.Sum(nil))
@@ -112,10 +122,6 @@ func (p Pinned) Revisions() map[string]string {
 // Pin finds each stage's account, resolves all sources, each as the stage's account, has them reviewed, checks dependsOn,
 // and reads the variables that are substituted. It reports the problems of all stages at once.
 func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pinned, error) {
-	if set.Spec.KubeConfig != nil {
-		return Pinned{}, failure.NewStalled(v1.ReasonInvalidSpec,
-			"spec.kubeConfig is set, but this version applies to its own cluster only: remove spec.kubeConfig")
-	}
 	pinned, err := p.accounts(ctx, set)
 	if err != nil {
 		return Pinned{}, err
@@ -136,36 +142,6 @@ func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pi
 	return pinned, err
 }
 
-// AccountName is the account that a stage is applied as; empty if neither the stage nor the StageSet names one.
-func AccountName(set *v1.StageSet, stage v1.Stage) string {
-	if stage.ServiceAccountName != "" {
-		return stage.ServiceAccountName
-	}
-	return set.Spec.ServiceAccountName
-}
-
-func (p *Pipeline) accounts(ctx context.Context, set *v1.StageSet) (Pinned, error) {
-	pinned := Pinned{Stages: make([]PinnedStage, len(set.Spec.Stages))}
-	var problems []error
-	for i, stage := range set.Spec.Stages {
-		pinned.Stages[i].Stage = stage
-		name := AccountName(set, stage)
-		if name == "" {
-			problems = append(problems, failure.NewStalled(v1.ReasonServiceAccountRequired,
-				"stage %s has no account to be applied as: set spec.serviceAccountName or the stage's serviceAccountName",
-				stage.Name).InStage(stage.Name))
-			continue
-		}
-		client, err := p.Tenants.For(ctx, tenant.Account{Namespace: set.Namespace, Name: name})
-		if err != nil {
-			problems = append(problems, failure.From(err).InStage(stage.Name))
-			continue
-		}
-		pinned.Stages[i].Client = client
-	}
-	return pinned, failure.Join(problems...)
-}
-
 // sources pins the sources of all stages. Stages that name the same source as the same account share one read; stages
 // with different accounts are each read for, but all stages of a run have one revision of a source.
 func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned) error {
@@ -179,9 +155,9 @@ func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned)
 	var problems []error
 	for i := range pinned.Stages {
 		stage := &pinned.Stages[i]
-		this := read{ref: stage.Stage.SourceRef, account: stage.Client.Account()}
+		this := read{ref: stage.Stage.SourceRef, account: stage.Local.Account()}
 		if _, known := pins[this]; !known {
-			pin, err := p.Resolver.Resolve(ctx, sourceReader{stage.Client}, stage.Stage.SourceRef, set.Namespace)
+			pin, err := p.Resolver.Resolve(ctx, stage.Local, stage.Stage.SourceRef, set.Namespace)
 			if err != nil {
 				problems = append(problems, inStage(err, stage))
 			}
@@ -196,19 +172,9 @@ func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned)
 	return failure.Join(problems...)
 }
 
-// sourceReader reads sources as a tenant.
-type sourceReader struct{ *tenant.Client }
-
-// List implements source.Reader.
-func (r sourceReader) List(
-	ctx context.Context, gvk schema.GroupVersionKind, namespace string, visit func(*unstructured.Unstructured),
-) error {
-	return r.Client.List(ctx, gvk, tenant.ListOptions{Namespace: namespace}, visit)
-}
-
 // inStage names stage and account in a failure's text.
 func inStage(err error, stage *PinnedStage) error {
 	failed := failure.From(err).InStage(stage.Stage.Name)
-	failed.Err = fmt.Errorf("stage %s, as ServiceAccount %s: %w", stage.Stage.Name, stage.Client.Account(), errors.Unwrap(failed))
+	failed.Err = fmt.Errorf("stage %s, as %s: %w", stage.Stage.Name, stage.Target.Identity(), errors.Unwrap(failed))
 	return failed
 }

@@ -48,7 +48,7 @@ func (p *Pipeline) Prepare(
 		return preflight.Cleared{}, err
 	}
 	defer p.step("preflight")()
-	in.Recorded, in.Loops = Recorded(memory.Records), memory.Loops
+	in.Recorded, in.Loops = pinned.Recorded(memory.Records), memory.Loops
 	repeat(set, in.Stages, in.Recorded)
 	return preflight.Check(ctx, in)
 }
@@ -72,13 +72,14 @@ func (p *Pipeline) compose(
 		return preflight.Input{}, err
 	}
 	return preflight.Input{
-		Applier: p.applier(set), Stages: stages, Size: size(built), Concurrency: p.Concurrency,
+		Applier: p.applier(set, pinned), Stages: stages, Size: size(built), Concurrency: p.Concurrency,
 	}, nil
 }
 
 // applier applies for a StageSet.
-func (p *Pipeline) applier(set *v1.StageSet) ownership.Applier {
+func (p *Pipeline) applier(set *v1.StageSet, pinned Pinned) ownership.Applier {
 	applier := p.Applier
+	applier.Cluster = pinned.Destination.Cluster()
 	applier.Owner, applier.Age = Owner(set), inventory.Age{Created: set.CreationTimestamp.Time, UID: set.UID}
 	return applier
 }
@@ -126,7 +127,7 @@ func repeat(set *v1.StageSet, stages []preflight.Stage, recorded map[inventory.K
 func (p *Pipeline) review(ctx context.Context, pinned Pinned, stages []preflight.Stage, review Review) error {
 	defer p.step("policies")()
 	for i, stage := range stages {
-		review.Manifests(ctx, stage.Name, pinned.Stages[i].Pin, pinned.Stages[i].Client.Account().Name, rendered(stage))
+		review.Manifests(ctx, stage.Name, pinned.Stages[i].Pin, pinned.Stages[i].Target.Facts(), rendered(stage))
 	}
 	return review.Err()
 }
@@ -146,20 +147,6 @@ func (p *Pipeline) Forget(stageSet types.NamespacedName) { p.Fetcher.Forget(stag
 // Owner is the StageSet as the owner of what it applies.
 func Owner(set *v1.StageSet) ownership.Owner {
 	return ownership.Owner{Namespace: set.Namespace, Name: set.Name}
-}
-
-// Recorded is the union of all records' entries.
-func Recorded(records []inventory.Record) map[inventory.Key]v1.InventoryEntry {
-	all := map[inventory.Key]v1.InventoryEntry{}
-	for _, record := range records {
-		for key, entry := range record.Entries {
-			// The entry that knows more wins: an object that moved is recorded twice until the run is over.
-			if known, twice := all[key]; !twice || known.RenderedHash == "" {
-				all[key] = entry
-			}
-		}
-	}
-	return all
 }
 
 // build renders all stages and sets their namespaces, and reports the problems of all of them. What all stages render
@@ -250,7 +237,7 @@ func (p *Pipeline) place(ctx context.Context, set *v1.StageSet, pinned Pinned, b
 // that the target cannot be asked is kept in failed: it is no statement about the kind.
 func targetScopes(ctx context.Context, stage *PinnedStage, failed *error) build.ScopeFunc {
 	return func(kind schema.GroupKind) (namespaced, known bool) {
-		namespaced, known, err := stage.Client.Scope(ctx, kind)
+		namespaced, known, err := stage.Target.Scope(ctx, kind)
 		if err != nil && *failed == nil {
 			*failed = failure.NewTransient(v1.ReasonTargetUnreachable, "find out whether %s is namespaced: %w", kind, err)
 		}
@@ -262,11 +249,11 @@ func targetScopes(ctx context.Context, stage *PinnedStage, failed *error) build.
 func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageManifests) ([]preflight.Stage, error) {
 	stages := make([]preflight.Stage, 0, len(built))
 	for i, stage := range built {
-		account := pinned.Stages[i].Client.Account()
+		account := pinned.Stages[i].Target.Account()
 		out := preflight.Stage{
 			Name:      stage.Stage,
 			Account:   "system:serviceaccount:" + account.Namespace + ":" + account.Name,
-			Target:    pinned.Stages[i].Client,
+			Target:    pinned.Stages[i].Target,
 			Ready:     readyChecks(set, pinned.Stages[i].Stage),
 			Conflicts: preflight.ConflictsOf(pinned.Stages[i].Stage),
 		}
@@ -281,16 +268,4 @@ func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageMan
 		stages = append(stages, out)
 	}
 	return stages, nil
-}
-
-// RecordIDs are the records that a StageSet's stages are applied under, in stage order.
-func RecordIDs(set *v1.StageSet) []inventory.ID {
-	ids := make([]inventory.ID, 0, len(set.Spec.Stages))
-	for _, stage := range set.Spec.Stages {
-		ids = append(ids, inventory.ID{
-			Stage:  stage.Name,
-			Target: v1.InventoryTarget{Cluster: v1.ClusterLocal, ServiceAccountName: AccountName(set, stage)},
-		})
-	}
-	return ids
 }

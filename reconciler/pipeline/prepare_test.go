@@ -53,7 +53,7 @@ func stages(t *testing.T, count int, content []byte, status int) (p *Pipeline, p
 				Name: fmt.Sprintf("stage-%d", i), Path: "./",
 				CommonMetadata: &v1.CommonMetadata{Labels: map[string]string{"stage": fmt.Sprint(i)}},
 			},
-			Client: &tenant.Client{},
+			Target: &tenant.Client{},
 			Pin: source.Pin{
 				UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), URL: server.URL,
 				Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(content)), Revision: "main",

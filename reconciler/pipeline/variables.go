@@ -102,11 +102,7 @@ func (r *valueReader) describe(source valueSource) string {
 
 // read reads the values of a ConfigMap or Secret. Nothing of them is in an error.
 func (r *valueReader) read(ctx context.Context, source valueSource) (reading, error) {
-	if r.set.Spec.ServiceAccountName == "" {
-		return reading{}, failure.NewStalled(v1.ReasonServiceAccountRequired,
-			"substituteFrom is read as spec.serviceAccountName: set it")
-	}
-	client, err := r.tenants.For(ctx, tenant.Account{Namespace: r.set.Namespace, Name: r.set.Spec.ServiceAccountName})
+	client, err := readerOf(ctx, r.tenants, r.set, "substituteFrom")
 	if err != nil {
 		return reading{}, err
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -92,16 +93,23 @@ func TestVariablesOfAStage(t *testing.T) {
 	}
 }
 
+// noAccount knows no account, and the reconciler's own is not to be used.
+type noAccount struct{ Tenants }
+
+func (noAccount) Local(context.Context, tenant.Account) (*tenant.Reader, error) {
+	return nil, failure.NewStalled(v1.ReasonServiceAccountRequired, "none is named")
+}
+
 // Nobody is asked when there is nobody to ask as, and values are told in no error.
 func TestVariablesThatCannotBeRead(t *testing.T) {
 	pinned := Pinned{Stages: []PinnedStage{
 		{Stage: v1.Stage{Name: "none"}},
 		{Stage: v1.Stage{Name: "app", PostBuild: &v1.PostBuild{SubstituteFrom: []v1.SubstituteReference{{Kind: "Secret", Name: "s"}}}}},
 	}}
-	err := (&Pipeline{}).variables(t.Context(), &v1.StageSet{}, &pinned)
+	err := (&Pipeline{Tenants: noAccount{}}).variables(t.Context(), &v1.StageSet{}, &pinned)
 	failed := failure.From(err)
 	if failed.Reason != v1.ReasonServiceAccountRequired || failed.Stage != "app" ||
-		failed.Error() != "stage app: postBuild: substituteFrom is read as spec.serviceAccountName: set it" {
+		failed.Error() != "stage app: postBuild: substituteFrom is read as spec.serviceAccountName: set it: none is named" {
 		t.Errorf("%s in %q: %v", failed.Reason, failed.Stage, failed)
 	}
 	if pinned.Stages[0].Variables != nil || pinned.Stages[1].Variables == nil {
@@ -128,7 +136,7 @@ func TestIdentityHasVariables(t *testing.T) {
 	for name, variables := range map[string]build.Variables{
 		"none": nil, "no values": {}, "a value": {"a": {Value: "1"}}, "another": {"a": {Value: "2"}}, "a Secret's": {"a": {Value: "1", Secret: true}},
 	} {
-		pinned := Pinned{Stages: []PinnedStage{{Client: &tenant.Client{}, Variables: variables}}}
+		pinned := Pinned{Stages: []PinnedStage{{Target: &tenant.Client{}, Variables: variables}}}
 		identity := pinned.Identity()
 		if other, same := identities[identity]; same {
 			t.Errorf("%s is the same as %s", name, other)

@@ -42,7 +42,7 @@ func (s *script) Apply(
 // unclaimed are the inventories of StageSets that have nothing.
 type unclaimed struct{}
 
-func (unclaimed) Claims(context.Context, inventory.Key) ([]inventory.Claim, error) { return nil, nil }
+func (unclaimed) Claims(context.Context, inventory.Place) ([]inventory.Claim, error) { return nil, nil }
 
 // Both halves of a comparison are of one moment: what others write between them is no drift.
 func TestVerifyComparesOneMoment(t *testing.T) {

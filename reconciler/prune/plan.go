@@ -32,6 +32,8 @@ func Plan(home string, leftovers []inventory.Leftover) []Step {
 			cmp.Compare(ranks.of(a).kind, ranks.of(b).kind),
 			cmp.Compare(a.Record.Stage, b.Record.Stage),
 			cmp.Compare(a.Record.Target.ServiceAccountName, b.Record.Target.ServiceAccountName),
+			cmp.Compare(a.Record.Target.Cluster, b.Record.Target.Cluster),
+			cmp.Compare(a.Record.Target.KubeConfig.Name, b.Record.Target.KubeConfig.Name),
 		)
 	})
 	var steps []Step

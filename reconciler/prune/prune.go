@@ -58,6 +58,8 @@ type Failure struct {
 	Err error
 	// Denied is true when the account has the permission to delete it, and something else forbids it: a policy, or a webhook.
 	Denied bool
+	// OutOfReach is true when it is on another cluster that cannot be asked.
+	OutOfReach bool
 }
 
 // Done is true when nothing of the step is left to be deleted.

@@ -100,7 +100,7 @@ func (r *Run) Desired() map[inventory.Key]bool {
 // Settle brings the inventories to what is: each stage's own objects, and of everything else what is in unseen, because
 // it was not yet seen gone. Records that hold nothing any more are removed, after the others are saved: an object whose
 // stage has changed its account is recorded twice rather than not at all. What is already stored costs no request.
-func (r *Run) Settle(ctx context.Context, book *store.Book, unseen map[inventory.Key]bool) error {
+func (r *Run) Settle(ctx context.Context, book *store.Book, unseen map[inventory.Place]bool) error {
 	current := map[inventory.ID]bool{}
 	owner := map[inventory.Key]inventory.ID{}
 	for _, stage := range r.stages {

@@ -73,6 +73,11 @@ func compile(t *testing.T, texts ...string) *Policies {
 	return New(func() *policies.Set { return set })
 }
 
+// as is this cluster as an account.
+func as(account string) v1alpha1.TargetFacts {
+	return v1alpha1.TargetFacts{ServiceAccountName: account}
+}
+
 func stored(account string) *v1.StageSet {
 	return &v1.StageSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"},
@@ -130,21 +135,21 @@ func TestReviewCollectsEverything(t *testing.T) {
 		},
 		"an object, by who applies it": {
 			ask: func(ctx context.Context, review *Review) {
-				review.Manifests(ctx, "web", pin, "default", rendered(object("apps/v1", "Deployment", "web")))
+				review.Manifests(ctx, "web", pin, as("default"), rendered(object("apps/v1", "Deployment", "web")))
 			},
 			denied: "stage web: Deployment.apps team-a/web: applier/named: not as default",
 		},
 		"a warning denies nothing and is said once": {
 			ask: func(ctx context.Context, review *Review) {
-				review.Manifests(ctx, "web", pin, "deployer", rendered(secret))
-				review.Manifests(ctx, "web", pin, "deployer", rendered(secret))
+				review.Manifests(ctx, "web", pin, as("deployer"), rendered(secret))
+				review.Manifests(ctx, "web", pin, as("deployer"), rendered(secret))
 			},
 			wantWarned: "stage web: Secret team-a/key: secrets/none: no Secrets in Git",
 		},
 		"all at once": {
 			ask: func(ctx context.Context, review *Review) {
 				review.Source(ctx, "web", pin)
-				review.Manifests(ctx, "web", pin, "default", rendered(object("apps/v1", "Deployment", "web")))
+				review.Manifests(ctx, "web", pin, as("default"), rendered(object("apps/v1", "Deployment", "web")))
 			},
 			denied: "stage web: GitRepository team-a/app: sources/host: only git.example; " +
 				"stage web: Deployment.apps team-a/web: applier/named: not as default",
@@ -185,7 +190,7 @@ func TestNoValueOfASecretIsQuoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := admit(t, compile(t, "metadata: {name: reads}\nspec:\n  target: Manifest\n  validations:\n"+
 				"  - {name: value, message: no, "+expression+"}"), "deployer")
-			review.Manifests(t.Context(), "web", source.Pin{Kind: v1.SourceKindGitRepository, Name: "app"}, "deployer", rendered(secret))
+			review.Manifests(t.Context(), "web", source.Pin{Kind: v1.SourceKindGitRepository, Name: "app"}, as("deployer"), rendered(secret))
 			err := review.Err()
 			if err == nil {
 				t.Fatal("nothing is denied")
@@ -207,7 +212,7 @@ func TestAMessageListsTwentyAndCounts(t *testing.T) {
 		objects = append(objects, object("v1", "ConfigMap", fmt.Sprintf("c%d", i)))
 	}
 	for range 2 { // who says it again says nothing new
-		review.Manifests(t.Context(), "web", source.Pin{}, "default", rendered(objects...))
+		review.Manifests(t.Context(), "web", source.Pin{}, as("default"), rendered(objects...))
 	}
 	got := review.Err().Error()
 	if !strings.HasSuffix(got, "not as default; and 3 more") || strings.Count(got, "not as default;") != maxViolations {
@@ -222,12 +227,12 @@ func TestAMessageListsTwentyAndCounts(t *testing.T) {
 func TestTheTimeOfAReleaseIsBounded(t *testing.T) {
 	review := admit(t, compile(t, noDefaultAccount), "deployer")
 	review.left = 0
-	review.Manifests(t.Context(), "web", source.Pin{}, "deployer", rendered(object("v1", "ConfigMap", "late")))
+	review.Manifests(t.Context(), "web", source.Pin{}, as("deployer"), rendered(object("v1", "ConfigMap", "late")))
 	if err := review.Err(); err == nil || !strings.Contains(err.Error(), "team-a/late: applier/named: cannot be evaluated") {
 		t.Errorf("got %v, want that the object was not evaluated in time", err)
 	}
 	timely := admit(t, compile(t, noDefaultAccount), "deployer")
-	timely.Manifests(t.Context(), "web", source.Pin{}, "deployer", rendered(object("v1", "ConfigMap", "early")))
+	timely.Manifests(t.Context(), "web", source.Pin{}, as("deployer"), rendered(object("v1", "ConfigMap", "early")))
 	if err := timely.Err(); err != nil {
 		t.Error(err)
 	}
@@ -295,7 +300,7 @@ func TestTheParametersOfADenialAreLogged(t *testing.T) {
 	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
 	review := admit(t, New(func() *policies.Set { return set }), "a")
 	for _, name := range []string{"a", "b"} {
-		review.Manifests(ctx, "web", source.Pin{}, "a", rendered(object("v1", "Secret", name)))
+		review.Manifests(ctx, "web", source.Pin{}, as("a"), rendered(object("v1", "Secret", name)))
 	}
 	want := []string{`"level"=0 "msg"="denied by a policy with parameters" "policy"="denies" ` +
 		`"params"="denies: ConfigMap team-a/limit, resourceVersion 7"`}

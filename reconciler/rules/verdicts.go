@@ -64,7 +64,7 @@ func (v *verdicts) known(key verdictKey) (warned []string, ok bool) {
 // key is that of a stage; false if what the policies say about it is not to be remembered, because nobody can tell which
 // parameters they have.
 func (r *Review) key(
-	ctx context.Context, in policies.SourceInput, account string, objects iter.Seq2[*unstructured.Unstructured, string],
+	ctx context.Context, in policies.SourceInput, target v1alpha1.TargetFacts, objects iter.Seq2[*unstructured.Unstructured, string],
 ) (verdictKey, bool) {
 	params, ok := r.set.ParamsOf(ctx, v1alpha1.TargetManifest, in)
 	if !ok {
@@ -75,7 +75,7 @@ func (r *Review) key(
 			return verdictKey{}, false
 		}
 	}
-	stage, ok := hashed(r.about, in.Stage, in.Source, account, params)
+	stage, ok := hashed(r.about, in.Stage, in.Source, target, params)
 	if !ok {
 		return verdictKey{}, false
 	}
@@ -99,10 +99,11 @@ func hashed(parts ...any) ([]byte, bool) {
 	return hash.Sum(nil), true
 }
 
-// Manifests asks about all objects that a stage renders, as they will be applied by the account, each with a hash of its
+// Manifests asks about all objects that a stage renders, as they will be applied to the target, each with a hash of its
 // content.
 func (r *Review) Manifests(
-	ctx context.Context, stage string, pin source.Pin, account string, objects iter.Seq2[*unstructured.Unstructured, string],
+	ctx context.Context, stage string, pin source.Pin, target v1alpha1.TargetFacts,
+	objects iter.Seq2[*unstructured.Unstructured, string],
 ) {
 	if !r.set.HasTarget(v1alpha1.TargetManifest) {
 		return
@@ -110,7 +111,7 @@ func (r *Review) Manifests(
 	ctx, done := r.timed(ctx)
 	defer done()
 	in := r.input(stage, pin)
-	key, ok := r.key(ctx, in, account, objects)
+	key, ok := r.key(ctx, in, target, objects)
 	if ok {
 		if warned, known := r.verdicts.known(key); known {
 			r.warn(warned)
@@ -119,9 +120,7 @@ func (r *Review) Manifests(
 	}
 	said := stageVerdict{}
 	for object := range objects {
-		decision := r.set.ValidateManifest(ctx, policies.ManifestInput{
-			SourceInput: in, Object: object, Target: v1alpha1.TargetFacts{ServiceAccountName: account},
-		})
+		decision := r.set.ValidateManifest(ctx, policies.ManifestInput{SourceInput: in, Object: object, Target: target})
 		said.add(decision, r.add(ctx, "stage "+stage+": "+describe(object)+": ", decision))
 	}
 	if ok && said.clean() {

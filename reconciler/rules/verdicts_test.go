@@ -55,7 +55,7 @@ spec:
 		namespace *corev1.Namespace
 		stage     string
 		pin       source.Pin
-		account   string
+		target    v1alpha1.TargetFacts
 		objects   []*unstructured.Unstructured
 		params    *versioned
 	}
@@ -83,7 +83,8 @@ spec:
 		"another Namespace":     {second: func(p *pass) { p.namespace.Labels = map[string]string{"a": "b"} }, want: 2},
 		"another stage":         {second: func(p *pass) { p.stage = "other" }, want: 2},
 		"another source":        {second: func(p *pass) { p.pin.Verified = true }, want: 2},
-		"another account":       {second: func(p *pass) { p.account = "other" }, want: 2},
+		"another account":       {second: func(p *pass) { p.target = as("other") }, want: 2},
+		"another cluster":       {second: func(p *pass) { p.target.Server = "https://api" }, want: 2},
 		"another object":        {second: func(p *pass) { p.objects[0].SetName("other") }, want: 2},
 		"one object less":       {second: func(p *pass) { p.objects = p.objects[:1] }, want: 1},
 		"other parameters":      {second: func(p *pass) { p.params.version = "8" }, want: 2},
@@ -97,7 +98,7 @@ spec:
 			asked := New(func() *policies.Set { return now })
 			run := func(changed func(*pass)) (int, string) {
 				p := &pass{
-					set: warns, stored: stored("a"), namespace: team.DeepCopy(), stage: "web", account: "a",
+					set: warns, stored: stored("a"), namespace: team.DeepCopy(), stage: "web", target: as("a"),
 					pin:     source.Pin{Kind: v1.SourceKindGitRepository, Name: "app"},
 					objects: []*unstructured.Unstructured{object("v1", "Secret", "a"), object("v1", "ConfigMap", "b")}, params: params,
 				}
@@ -110,7 +111,7 @@ spec:
 				if err != nil {
 					t.Fatal(err)
 				}
-				review.Manifests(t.Context(), p.stage, p.pin, p.account, rendered(p.objects...))
+				review.Manifests(t.Context(), p.stage, p.pin, p.target, rendered(p.objects...))
 				return seen.evaluations, review.Warnings()
 			}
 			first, warned := run(test.first)

@@ -3,7 +3,6 @@ package teardown
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/prune"
 )
 
 // maxNamed is how many objects a message names before it counts.
@@ -38,14 +38,25 @@ func Recorded(book *store.Book, why string) Orphans {
 
 // Abandoned are all objects that were not seen gone and are not going to be.
 func (r Result) Abandoned(why string) Orphans {
-	return Orphans{Keys: slices.SortedFunc(maps.Keys(r.Unseen), inventory.Compare), Why: why}
+	abandoned := Orphans{Why: why}
+	for place := range r.Unseen {
+		abandoned.Keys = append(abandoned.Keys, place.Key)
+	}
+	slices.SortFunc(abandoned.Keys, inventory.Compare)
+	return abandoned
 }
 
 // WaitsFor names the objects that are being deleted.
 func (r Result) WaitsFor() string { return names(r.Waiting) }
 
+// OutOfReach is true when some objects are on another cluster that cannot be asked.
+func (r Result) OutOfReach() bool {
+	return slices.ContainsFunc(r.Failed, func(failed prune.Failure) bool { return failed.OutOfReach })
+}
+
 // Failure is the result as a *failure.Error with the reason; nil if nothing failed. It is Stalled when all that is wrong are
-// missing permissions. What a policy or a webhook denies is not among them: it is meant to stay, and may be let go later.
+// missing permissions, and other clusters that cannot be asked. What a policy or a webhook denies is not among them: it is
+// meant to stay, and may be let go later.
 func (r Result) Failure(reason string) error {
 	if len(r.Failed) == 0 {
 		return nil
@@ -57,7 +68,7 @@ func (r Result) Failure(reason string) error {
 		if failed.Denied {
 			text += " (the account has the permission: what refuses is a policy or another rule of the cluster)"
 		}
-		if failed.Denied || !apierrors.IsForbidden(failed.Err) {
+		if failed.Denied || !apierrors.IsForbidden(failed.Err) && !failed.OutOfReach {
 			kind = failure.Transient
 		}
 		if i < maxNamed {

@@ -4,6 +4,7 @@ package teardown
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -22,14 +23,18 @@ import (
 
 // Tenants makes the clients that entries are deleted with.
 type Tenants interface {
-	// For is the client of an account.
-	For(ctx context.Context, account tenant.Account) (*tenant.Client, error)
+	// Destination finds the cluster that an inventory records.
+	Destination(ctx context.Context, reference tenant.Reference) (tenant.Destination, error)
+	// Target is the client of an account on a cluster.
+	Target(ctx context.Context, to tenant.Destination, account tenant.Account) (*tenant.Client, error)
 }
 
 // Teardown deletes for one StageSet.
 type Teardown struct {
-	Tenants     Tenants
-	Owner       ownership.Owner
+	Tenants Tenants
+	Owner   ownership.Owner
+	// Account is the StageSet's own, which reads what leads to other clusters.
+	Account     tenant.Account
 	Concurrency int
 	Clock       clock.PassiveClock
 	// Prune says whether what left a stage, by name, is deleted; recorded is what the stage's prune was when it was last
@@ -45,57 +50,66 @@ type Teardown struct {
 // Result says what became of the leftovers. Everything that is neither unseen nor an orphan is gone or meant to be kept.
 type Result struct {
 	// Unseen are the objects that were not yet seen gone; they stay in the inventory.
-	Unseen map[inventory.Key]bool
+	Unseen map[inventory.Place]bool
 	// Waiting are those of them that are being deleted.
 	Waiting []inventory.Key
 	// Pause is when to look at those again.
 	Pause time.Duration
 	// Orphans stay in the cluster although they should be deleted, because the account that could delete them is gone.
 	Orphans Orphans
+	// Lost are on another cluster, which nothing leads to any more.
+	Lost Orphans
 	// Spared stay in the cluster too, because deleting them would delete far more than what was applied.
 	Spared Orphans
 	// Failed are the objects that could not be deleted.
 	Failed []prune.Failure
 
 	// entries is how many entries of an unseen object are not settled: two records may hold it, with different UIDs.
-	entries map[inventory.Key]int
+	entries map[inventory.Place]int
 }
 
 // settle notes that nothing is left to do for one entry of an object; the object is unseen until that holds for all.
-func (r *Result) settle(key inventory.Key) {
-	if r.entries[key] > 1 {
-		r.entries[key]--
+func (r *Result) settle(place inventory.Place) {
+	if r.entries[place] > 1 {
+		r.entries[place]--
 		return
 	}
-	delete(r.Unseen, key)
+	delete(r.Unseen, place)
 }
 
-// Leftovers deletes what the book records and no stage of the release renders any more. It leaves the book as it is.
-func (t Teardown) Leftovers(ctx context.Context, book *store.Book, desired map[inventory.Key]bool) Result {
-	return t.run(ctx, inventory.Leftovers(book.Records(), desired))
+// Leftovers deletes what the book records and no stage of the release, which is applied to the cluster, renders any more. It
+// leaves the book as it is.
+func (t Teardown) Leftovers(ctx context.Context, book *store.Book, desired map[inventory.Key]bool, cluster string) Result {
+	return t.run(ctx, inventory.Leftovers(book.Records(), desired, cluster))
 }
 
 // Everything deletes all that the book records. It leaves the book as it is.
 func (t Teardown) Everything(ctx context.Context, book *store.Book) Result {
-	return t.run(ctx, inventory.Leftovers(book.Records(), nil))
+	return t.run(ctx, inventory.Leftovers(book.Records(), nil, ""))
 }
 
 // Outside are the objects that the book records and that do not go when the StageSet's namespace goes.
 func (t Teardown) Outside(book *store.Book) Orphans {
 	lost := Orphans{Why: "its namespace is being deleted"}
-	for _, leftover := range t.pruned(inventory.Leftovers(book.Records(), nil)) {
+	for _, leftover := range t.pruned(inventory.Leftovers(book.Records(), nil, "")) {
 		key := inventory.EntryKey(leftover.Entry)
 		itself := key == inventory.Key{Kind: "Namespace", Name: t.Owner.Namespace}
-		if key.Namespace != t.Owner.Namespace && !itself {
+		if isRemote(leftover.Record) || key.Namespace != t.Owner.Namespace && !itself {
 			lost.Keys = append(lost.Keys, key)
 		}
 	}
 	return lost
 }
 
+// isRemote is true for what is on another cluster.
+func isRemote(record inventory.ID) bool { return record.Target.Cluster != v1.ClusterLocal }
+
 // spared is true for what is never deleted, whoever applied it: the namespaces of the StageSet and of the reconciler, and
-// the CRDs of the product, with which all StageSets and inventories would go (T-71).
-func (t Teardown) spared(key inventory.Key) bool {
+// the CRDs of the product, with which all StageSets and inventories would go (T-71). On another cluster neither is.
+func (t Teardown) spared(record inventory.ID, key inventory.Key) bool {
+	if isRemote(record) {
+		return false
+	}
 	switch key.GroupKind() {
 	case schema.GroupKind{Kind: "Namespace"}:
 		return key.Name == t.Owner.Namespace || key.Name == t.Home
@@ -106,7 +120,7 @@ func (t Teardown) spared(key inventory.Key) bool {
 }
 
 // Keep takes out of the book whatever is not in unseen, and removes inventories that hold nothing any more.
-func Keep(ctx context.Context, book *store.Book, unseen map[inventory.Key]bool) error {
+func Keep(ctx context.Context, book *store.Book, unseen map[inventory.Place]bool) error {
 	for _, record := range inventory.Shrink(book.Records(), nil, unseen) {
 		var err error
 		if len(record.Entries) == 0 {
@@ -132,21 +146,23 @@ func (t Teardown) pruned(leftovers []inventory.Leftover) []inventory.Leftover {
 // accounts live from only when everything else is done: without it, what is left could not even be looked at.
 func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Result {
 	result := Result{
-		Unseen: map[inventory.Key]bool{}, entries: map[inventory.Key]int{},
+		Unseen: map[inventory.Place]bool{}, entries: map[inventory.Place]int{},
 		Orphans: Orphans{Why: "the account that applied them is gone"},
+		Lost:    Orphans{Why: "the kubeConfig that they were applied with does not lead to their cluster any more"},
 		Spared:  Orphans{Why: "it would take the StageSet, or the product, with it"},
 	}
 	leftovers = slices.DeleteFunc(t.pruned(leftovers), func(leftover inventory.Leftover) bool {
 		key := inventory.EntryKey(leftover.Entry)
-		if !t.spared(key) {
+		if !t.spared(leftover.Record, key) {
 			return false
 		}
 		result.Spared.Keys = append(result.Spared.Keys, key)
 		return true
 	})
 	for _, leftover := range leftovers {
-		result.Unseen[inventory.EntryKey(leftover.Entry)] = true
-		result.entries[inventory.EntryKey(leftover.Entry)]++
+		place := leftover.Record.Place(inventory.EntryKey(leftover.Entry))
+		result.Unseen[place] = true
+		result.entries[place]++
 	}
 	for _, step := range prune.Plan(t.Owner.Namespace, leftovers) {
 		if step.Identity && len(result.Waiting)+len(result.Failed) > 0 || !t.step(ctx, step, &result) {
@@ -158,20 +174,19 @@ func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Resul
 
 // step deletes one step's entries; it returns false when the next step has to wait.
 func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) bool {
-	account := tenant.Account{Namespace: t.Owner.Namespace, Name: step.Record.Target.ServiceAccountName}
-	client, err := t.Tenants.For(ctx, account)
+	client, err := t.target(ctx, step.Record.Target)
 	if err != nil {
 		for _, entry := range step.Entries {
-			result.fail(prune.Failure{Key: inventory.EntryKey(entry), Err: err}, account)
+			result.fail(prune.Failure{Key: inventory.EntryKey(entry), Err: err}, step.Record, t.Owner.Namespace)
 		}
 		return true
 	}
 	outcome := prune.Run(ctx, client, t.Owner, step, t.Concurrency)
 	for _, key := range slices.Concat(outcome.Gone, outcome.Kept) {
-		result.settle(key)
+		result.settle(step.Record.Place(key))
 	}
 	for _, failed := range outcome.Failed {
-		result.fail(failed, account)
+		result.fail(failed, step.Record, t.Owner.Namespace)
 	}
 	if len(outcome.Waiting) == 0 {
 		return true
@@ -182,6 +197,15 @@ func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) boo
 	}
 	result.wait(outcome.Waiting, waited)
 	return waited > t.Timeout(step.Record.Stage)
+}
+
+// target is the client of what an inventory records.
+func (t Teardown) target(ctx context.Context, recorded v1.InventoryTarget) (*tenant.Client, error) {
+	to, err := t.Tenants.Destination(ctx, tenant.Recorded(t.Account, recorded))
+	if err != nil {
+		return nil, err
+	}
+	return t.Tenants.Target(ctx, to, tenant.Account{Namespace: t.Owner.Namespace, Name: recorded.ServiceAccountName})
 }
 
 // Pauses between two looks at what is being deleted.
@@ -199,15 +223,22 @@ func (r *Result) wait(keys []inventory.Key, waited time.Duration) {
 	r.Waiting = append(r.Waiting, keys...)
 }
 
-// fail notes an object that could not be deleted. If the account is gone, nobody can delete as it any more; and if it is
-// the account itself that was to be deleted, that is done.
-func (r *Result) fail(failed prune.Failure, as tenant.Account) {
-	if failure.From(failed.Err).Reason != v1.ReasonServiceAccountNotFound {
+// fail notes an object of a record that could not be deleted. If its account is gone, nobody can delete as it any more, and if
+// it is the account itself that was to be deleted, that is done; if nothing leads to its cluster any more, nobody can either.
+func (r *Result) fail(failed prune.Failure, of inventory.ID, namespace string) {
+	place := of.Place(failed.Key)
+	account := inventory.Key{Kind: "ServiceAccount", Namespace: namespace, Name: of.Target.ServiceAccountName}
+	switch {
+	case errors.Is(failed.Err, tenant.ErrGone):
+		r.settle(place)
+		r.Lost.Keys = append(r.Lost.Keys, failed.Key)
+	case failure.From(failed.Err).Reason != v1.ReasonServiceAccountNotFound:
+		failed.OutOfReach = isRemote(of) && tenant.OutOfReach(failed.Err)
 		r.Failed = append(r.Failed, failed)
-		return
-	}
-	r.settle(failed.Key)
-	if failed.Key != (inventory.Key{Kind: "ServiceAccount", Namespace: as.Namespace, Name: as.Name}) {
+	case isRemote(of) || failed.Key != account:
+		r.settle(place)
 		r.Orphans.Keys = append(r.Orphans.Keys, failed.Key)
+	default:
+		r.settle(place)
 	}
 }

@@ -18,33 +18,44 @@ import (
 )
 
 func TestObjectsThatCannotBeDeleted(t *testing.T) {
-	account := tenant.Account{Namespace: "team-a", Name: "deployer"}
+	local := inventory.ID{Target: v1.InventoryTarget{Cluster: v1.ClusterLocal, ServiceAccountName: "deployer"}}
+	remote := inventory.ID{Target: v1.InventoryTarget{Cluster: "5f1c", ServiceAccountName: "deployer"}}
+	gone := failure.NewStalled(v1.ReasonKubeConfigInvalid, "no such Secret: %w", tenant.ErrGone)
 	missing := failure.NewStalled(v1.ReasonServiceAccountNotFound, "no such account")
 	config := inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "a"}
 	itself := inventory.Key{Kind: "ServiceAccount", Namespace: "team-a", Name: "deployer"}
 	namesake := inventory.Key{Kind: "ServiceAccount", Namespace: "team-b", Name: "deployer"}
 	cases := map[string]struct {
+		record  inventory.ID
 		key     inventory.Key
 		err     error
 		unseen  bool
 		orphans []inventory.Key
+		lost    []inventory.Key
 		failed  bool
 	}{
-		"refused":                         {key: config, err: errors.New("no"), unseen: true, failed: true},
-		"nobody left to delete it":        {key: config, err: missing, orphans: []inventory.Key{config}},
-		"the account itself, now gone":    {key: itself, err: missing},
-		"another account of the name":     {key: namesake, err: missing, orphans: []inventory.Key{namesake}},
-		"the account itself, not allowed": {key: itself, err: errors.New("no"), unseen: true, failed: true},
+		"refused":                         {record: local, key: config, err: errors.New("no"), unseen: true, failed: true},
+		"nobody left to delete it":        {record: local, key: config, err: missing, orphans: []inventory.Key{config}},
+		"the account itself, now gone":    {record: local, key: itself, err: missing},
+		"another account of the name":     {record: local, key: namesake, err: missing, orphans: []inventory.Key{namesake}},
+		"the account itself, not allowed": {record: local, key: itself, err: errors.New("no"), unseen: true, failed: true},
+		"nothing leads there any more":    {record: remote, key: config, err: gone, lost: []inventory.Key{config}},
+		// T-04: no account is needed there, so its namesake is an object like any other.
+		"a namesake on another cluster": {record: remote, key: itself, err: missing, orphans: []inventory.Key{itself}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			result := Result{Unseen: map[inventory.Key]bool{tc.key: true}}
-			result.fail(prune.Failure{Key: tc.key, Err: tc.err}, account)
-			if result.Unseen[tc.key] != tc.unseen || (len(result.Failed) > 0) != tc.failed {
-				t.Errorf("unseen %t, failed %v, want %t and %t", result.Unseen[tc.key], result.Failed, tc.unseen, tc.failed)
+			place := tc.record.Place(tc.key)
+			result := Result{Unseen: map[inventory.Place]bool{place: true}}
+			result.fail(prune.Failure{Key: tc.key, Err: tc.err}, tc.record, "team-a")
+			if result.Unseen[place] != tc.unseen || (len(result.Failed) > 0) != tc.failed {
+				t.Errorf("unseen %t, failed %v, want %t and %t", result.Unseen[place], result.Failed, tc.unseen, tc.failed)
 			}
 			if diff := cmp.Diff(tc.orphans, result.Orphans.Keys); diff != "" {
 				t.Errorf("orphans (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.lost, result.Lost.Keys); diff != "" {
+				t.Errorf("lost (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -56,10 +67,12 @@ func TestDeniedIsNotForbidden(t *testing.T) {
 	forbidden := prune.Failure{Key: key, Err: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", nil)}
 	denied := forbidden
 	denied.Denied = true
+	away := prune.Failure{Key: key, Err: errors.New("no"), OutOfReach: true}
 	for name, tc := range map[string]struct {
 		failed []prune.Failure
 		want   failure.Kind
 	}{
+		"out of reach":         {failed: []prune.Failure{away, forbidden}, want: failure.Stalled},
 		"forbidden":            {failed: []prune.Failure{forbidden, forbidden}, want: failure.Stalled},
 		"denied":               {failed: []prune.Failure{denied}, want: failure.Transient},
 		"forbidden and denied": {failed: []prune.Failure{denied, forbidden}, want: failure.Transient},
@@ -77,12 +90,14 @@ func TestDeniedIsNotForbidden(t *testing.T) {
 // A stage that changed its account in a release that never ended, while its object was made anew, has two entries: that one
 // of them leads to nothing any more says nothing about the other.
 func TestAnObjectIsSeenGoneOnlyForAllItsEntries(t *testing.T) {
-	key := inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "a"}
-	result := Result{Unseen: map[inventory.Key]bool{key: true}, entries: map[inventory.Key]int{key: 2}}
+	place := inventory.Place{
+		Cluster: v1.ClusterLocal, Key: inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "a"},
+	}
+	result := Result{Unseen: map[inventory.Place]bool{place: true}, entries: map[inventory.Place]int{place: 2}}
 	for _, unseen := range []bool{true, false} {
-		result.settle(key)
-		if result.Unseen[key] != unseen {
-			t.Errorf("unseen %t, want %t", result.Unseen[key], unseen)
+		result.settle(place)
+		if result.Unseen[place] != unseen {
+			t.Errorf("unseen %t, want %t", result.Unseen[place], unseen)
 		}
 	}
 }
@@ -99,10 +114,11 @@ func TestWhatIsSpared(t *testing.T) {
 		Owner: ownership.Owner{Namespace: "team-a", Name: "shop"}, Home: "stageset-system",
 		Prune: func(string, bool) bool { return true },
 	}
+	local := inventory.ID{Target: v1.InventoryTarget{Cluster: v1.ClusterLocal}}
 	var leftovers []inventory.Leftover
 	for _, key := range spared {
 		entry := v1.InventoryEntry{Group: key.Group, Kind: key.Kind, Name: key.Name}
-		leftovers = append(leftovers, inventory.Leftover{Entry: entry})
+		leftovers = append(leftovers, inventory.Leftover{Record: local, Entry: entry})
 	}
 	result := down.run(t.Context(), leftovers)
 	if diff := cmp.Diff(spared, result.Spared.Keys); diff != "" {
@@ -115,8 +131,13 @@ func TestWhatIsSpared(t *testing.T) {
 		{Kind: "Namespace", Name: "team-b"}, crd("widgets.example.com"), crd("notstages.metio.wtf"),
 		{Group: "example.com", Kind: "Namespace", Name: "team-a"},
 	} {
-		if down.spared(key) {
+		if down.spared(local, key) {
 			t.Errorf("%s is spared", key)
+		}
+	}
+	for _, key := range spared {
+		if down.spared(inventory.ID{Target: v1.InventoryTarget{Cluster: "5f1c"}}, key) {
+			t.Errorf("%s is spared on another cluster, where nothing of ours lives", key)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/stageset/stageset/reconciler/dial"
 	"github.com/stageset/stageset/reconciler/failure"
 )
 
@@ -65,8 +66,13 @@ func unansweredText(err error) string {
 	var timeout interface{ Timeout() bool }
 	var certificate *tls.CertificateVerificationError
 	var name *net.DNSError
-	var operation *net.OpError
+	var refused *dial.RefusedError
+	var proxy *proxyError
 	switch {
+	case errors.As(err, &refused):
+		return refused.Error()
+	case errors.As(err, &proxy):
+		return proxy.Error()
 	case errors.Is(err, context.Canceled):
 		return "the request was canceled"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
@@ -75,11 +81,24 @@ func unansweredText(err error) string {
 		return certificateText(certificate.Err)
 	case errors.As(err, &name):
 		return fmt.Sprintf("the name %q of the API server cannot be resolved", name.Name)
-	case errors.As(err, &operation) && operation.Addr != nil:
-		return fmt.Sprintf("%s %s: %v", operation.Op, operation.Addr, operation.Err)
-	default:
-		return "the connection to the API server broke before the answer came"
 	}
+	if operation := operationOf(err); operation != nil {
+		return fmt.Sprintf("%s %s: %v", operation.Op, operation.Addr, operation.Err)
+	}
+	return "the connection to the API server broke before the answer came"
+}
+
+// operationOf is the part of an error that says what was tried with which address; nil if there is none. What was tried by way
+// of a proxy is in an error of its own, without an address.
+func operationOf(err error) *net.OpError {
+	var operation *net.OpError
+	for errors.As(err, &operation) {
+		if operation.Addr != nil {
+			return operation
+		}
+		err = operation.Err
+	}
+	return nil
 }
 
 // certificateText leaves out the current time, which the library's own text has.

@@ -15,13 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/stageset/stageset/api/v1alpha1"
 )
 
+// Facts are what policies are told of a target.
+type Facts = v1alpha1.TargetFacts
+
 // Client acts on the objects of one cluster as one account. Safe for concurrent use; it may be kept, or made anew by
-// Clients.For whenever it is needed, which costs next to nothing.
+// Clients.Target whenever it is needed, which costs next to nothing.
 //
 // Errors are API errors, for apierrors.Is* to tell apart, except: *failure.Error if there is no token any more (see
-// Clients.For), a meta.NoKindMatchError if the cluster does not serve the kind, the context's error if the caller's
+// Clients.Local), a meta.NoKindMatchError if the cluster does not serve the kind, the context's error if the caller's
 // context ended, and one that only Explain knows if no answer came. Nothing is retried but a 401, once. A kind that is not
 // served is asked for again after a second at the earliest, so a CRD that has just been established may take that long.
 type Client struct {
@@ -29,13 +34,22 @@ type Client struct {
 	requests rest.Interface
 	account  Account
 	uid      types.UID
+	// caller tells apart who sends what with which credentials.
+	caller string
+	// server is the URL of another cluster's API server; empty for the cluster that StageSets are in.
+	server string
 }
 
 // Account is whom the client acts as.
 func (c *Client) Account() Account { return c.account }
 
 // Identity is whom the client acts as, as messages name it.
-func (c *Client) Identity() string { return "ServiceAccount " + c.account.String() }
+func (c *Client) Identity() string { return c.account.Identity() }
+
+// Facts are what policies are told of the target of a stage.
+func (c *Client) Facts() Facts {
+	return Facts{Remote: c.server != "", Server: c.server, ServiceAccountName: c.account.Name}
+}
 
 // UID is the account's UID when the client was made. What is remembered about the permissions of an account should be kept
 // under it, since an account that was deleted and made again is another one.
@@ -253,11 +267,11 @@ func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, clean(err)
+		return nil, c.clean(err)
 	}
 	body, err := result.Raw()
 	if err != nil {
-		return nil, clean(err)
+		return nil, c.clean(err)
 	}
 	return body, nil
 }

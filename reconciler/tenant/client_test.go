@@ -220,7 +220,7 @@ func TestBodiesAreNotLogged(t *testing.T) {
 	var written strings.Builder
 	logger := funcr.New(func(prefix, args string) { written.WriteString(prefix + args + "\n") }, funcr.Options{Verbosity: 10})
 	ctx := klog.NewContext(t.Context(), logger)
-	client, err := newClients(t, tenant.Options{Config: server.config()}).For(ctx, deployer)
+	client, err := newClients(t, tenant.Options{Config: server.config()}).Target(ctx, tenant.Destination{}, deployer)
 	if err != nil {
 		t.Fatal(err)
 	}

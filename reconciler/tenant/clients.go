@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/dial"
 	"github.com/stageset/stageset/reconciler/failure"
 )
 
@@ -26,30 +26,14 @@ const (
 	defaultRequestTimeout = 65 * time.Second
 )
 
-// Account names a ServiceAccount of the local cluster.
-type Account struct {
-	// Namespace is the account's namespace.
-	Namespace string
-	// Name is the account's name.
-	Name string
-}
-
-// String is "namespace/name".
-func (a Account) String() string { return a.Namespace + "/" + a.Name }
-
-// check refuses what cannot be a name, before it becomes part of a URL.
-func (a Account) check() error {
-	if err := errors.Join(checkSegment("namespace", a.Namespace), checkSegment("name", a.Name)); err != nil {
-		return failure.NewStalled(v1.ReasonInvalidSpec, "service account %q: %w", a, err)
-	}
-	return nil
-}
-
 // Options say how Clients reach the local API server.
 type Options struct {
 	// Config is the reconciler's own way to the local API server. Its credentials are used to request tokens and for
 	// nothing else; its address, CA, proxy and user agent hold for the tenants' clients too. Required.
 	Config *rest.Config
+	// Own tells whether a StageSet in namespace that names no account is served with the reconciler's own identity; nil is
+	// nowhere. Its credentials then reach what such a StageSet names, and nothing else.
+	Own func(namespace string) bool
 	// Clock tells when a token is due; nil is the real one.
 	Clock clock.PassiveClock
 	// Accounts is how many accounts' tokens are kept, the least recently used goes first; 0 is 4096.
@@ -59,13 +43,21 @@ type Options struct {
 	InFlight int64
 	// RequestTimeout is how long a single request may take, also one for a token; 0 is 65 s.
 	RequestTimeout time.Duration
+	// Dialer connects to other clusters; nil is one that admits no address of the reconciler's own machine.
+	Dialer *dial.Dialer
+	// InsecureTLS admits kubeconfigs that take any server for the right one.
+	InsecureTLS bool
 }
 
-// Clients makes clients for the accounts of one cluster. They share a connection pool, limits of requests in flight and
-// what is known about the kinds that the cluster serves. Safe for concurrent use.
+// Clients makes clients for the accounts of tenants. Those of one cluster share a connection pool, limits of requests in
+// flight and what is known about the kinds that the cluster serves. Safe for concurrent use.
 type Clients struct {
 	cluster *cluster
 	tokens  *tokens
+	own     *own
+
+	remotes     *remotes
+	insecureTLS bool
 }
 
 // New prepares clients for the cluster of opts.Config. It sends nothing; an error means that the configuration is unusable.
@@ -79,6 +71,9 @@ func New(opts Options) (*Clients, error) {
 	opts.Accounts = cmp.Or(opts.Accounts, defaultAccounts)
 	opts.InFlight = cmp.Or(opts.InFlight, defaultInFlight)
 	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, defaultRequestTimeout)
+	if opts.Dialer == nil {
+		opts.Dialer = dial.New(nil)
+	}
 
 	minter, err := newMinter(opts.Config)
 	if err != nil {
@@ -88,17 +83,25 @@ func New(opts Options) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Clients{cluster: shared, tokens: newTokens(minter, opts)}, nil
+	self, err := newOwn(opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Clients{
+		cluster: shared, tokens: newTokens(minter, opts), own: self,
+		remotes: newRemotes(opts), insecureTLS: opts.InsecureTLS,
+	}, nil
 }
 
-// For is a client that acts as the account. It makes sure that there is a token, so a missing account shows here and not
-// in the midst of the work; the client then fetches the token anew for every request and may be kept as long as wanted.
-// ctx bounds the wait of this caller only.
-//
-// Every error is a *failure.Error: ServiceAccountNotFound (Stalled) if the account or its namespace does not exist,
-// PermissionsMissing (Stalled) if the reconciler itself may not request the token, InvalidSpec (Stalled) if it is no name,
-// TargetUnreachable (Transient) if the API server does not answer.
-func (c *Clients) For(ctx context.Context, account Account) (*Client, error) {
+// local is a client of the cluster that StageSets are in, which acts as the account; see Local.
+func (c *Clients) local(ctx context.Context, account Account) (*Client, error) {
+	if account.IsOwn() {
+		transport, err := c.own.transport(account.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		return c.cluster.client(account, transport)
+	}
 	if err := account.check(); err != nil {
 		return nil, err
 	}
@@ -106,7 +109,12 @@ func (c *Clients) For(ctx context.Context, account Account) (*Client, error) {
 	if err != nil {
 		return nil, Explain(err, fmt.Sprintf("wait for a token of service account %s", account), Reasons{})
 	}
-	return c.cluster.client(account, token.uid, c.tokens)
+	client, err := c.cluster.client(account, &bearer{account: account, tokens: c.tokens, next: c.cluster.transport})
+	if err != nil {
+		return nil, err
+	}
+	client.uid = token.uid
+	return client, nil
 }
 
 // cluster is what the clients of one API server share, whichever account they act as.
@@ -116,6 +124,7 @@ type cluster struct {
 	turns     *turns
 	timeout   time.Duration
 	kinds     *kinds
+	rights    *rights
 }
 
 func newCluster(opts Options) (*cluster, error) {
@@ -133,21 +142,23 @@ func newCluster(opts Options) (*cluster, error) {
 		turns:     newTurns(opts.InFlight),
 		timeout:   opts.RequestTimeout,
 		kinds:     newKinds(opts.Clock),
+		rights:    newRights(opts.Clock),
 	}, nil
 }
 
-// client costs a few allocations and no connection, so it is made anew for every caller and never cached.
-func (c *cluster) client(account Account, uid types.UID, tokens *tokens) (*Client, error) {
+// client acts as the account, which the transport identifies it as. It costs a few allocations and no connection, so it is
+// made anew for every caller and never cached.
+func (c *cluster) client(account Account, transport http.RoundTripper) (*Client, error) {
 	httpClient := &http.Client{
-		Transport: &bearer{account: account, tokens: tokens, next: c.transport},
+		Transport: transport,
 		// A token must not follow a redirect to wherever somebody who answers in the server's place wants it.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	requests, err := rest.UnversionedRESTClientForConfigAndClient(c.config, httpClient)
 	if err != nil {
-		return nil, failure.NewTransient(v1.ReasonTargetUnreachable, "make a client for service account %s: %w", account, err)
+		return nil, failure.NewTransient(v1.ReasonTargetUnreachable, "make a client for %s: %w", account.Identity(), err)
 	}
-	return &Client{cluster: c, requests: requests, account: account, uid: uid}, nil
+	return &Client{cluster: c, requests: requests, account: account, caller: account.String()}, nil
 }
 
 // checkSegment refuses a value that would change the path of a URL it becomes a segment of.

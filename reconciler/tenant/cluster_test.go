@@ -78,7 +78,7 @@ subjects: [{kind: ServiceAccount, name: deployer, namespace: TENANT}]`))
 	})
 	// RBAC of the apiserver is eventually consistent.
 	cluster.Eventually(t, func(ctx context.Context) error {
-		c, err := w.clients.For(ctx, w.account)
+		c, err := w.clients.Target(ctx, tenant.Destination{}, w.account)
 		if err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func TestAccountsThatCannotBeUsed(t *testing.T) {
 				`"serviceaccounts/token" in API group "" in the namespace "` + other + `"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := test.clients.For(t.Context(), test.account)
+			_, err := test.clients.Target(t.Context(), tenant.Destination{}, test.account)
 			checkFailure(t, err, &failure.Error{Reason: test.reason, Kind: failure.Stalled}, test.message)
 		})
 	}
@@ -228,7 +228,7 @@ func TestManyAccountsAtOnce(t *testing.T) {
 	for _, name := range accounts {
 		for range 10 {
 			group.Go(func() {
-				c, err := w.clients.For(t.Context(), tenant.Account{Namespace: w.account.Namespace, Name: name})
+				c, err := w.clients.Target(t.Context(), tenant.Destination{}, tenant.Account{Namespace: w.account.Namespace, Name: name})
 				if err != nil {
 					t.Error(err)
 					return

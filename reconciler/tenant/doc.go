@@ -2,7 +2,8 @@
 // place of the reconciler that makes a client for objects which a tenant names.
 //
 // The reconciler's own identity is used for exactly one request here: create serviceaccounts/token. Everything else, also
-// discovery, is sent with a token of the account, so the API server's authorizer and audit log see the tenant.
+// discovery, is sent with a token of the account, so the API server's authorizer and audit log see the tenant. The exception
+// are StageSets that name no account, where the installation allows that: own.go.
 //
 // What it never does: it does not impersonate, read ServiceAccounts, cache objects, watch, throttle by itself, follow a
 // redirect, sleep before a retry, or put an answer's body into an error other than the message of a valid Status.

@@ -58,6 +58,13 @@ func Explain(err error, what string, reasons Reasons) error {
 	}
 }
 
+// OutOfReach is true for an error that says nothing about what was asked for, because nobody could be asked: there is no way to
+// the cluster, no answer, or no access.
+func OutOfReach(err error) bool {
+	var failed *failure.Error
+	return errors.As(err, &failed) || isUnreachable(err) || apierrors.IsUnauthorized(err)
+}
+
 // isUnreachable says that there was no answer, one that is not of an API server, or one that it does not work on requests
 // at the moment.
 func isUnreachable(err error) bool {

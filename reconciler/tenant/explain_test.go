@@ -119,7 +119,7 @@ func TestUnreachableServersAreExplained(t *testing.T) {
 		"a broken connection": {&rest.Config{Host: hangup.URL}, "the connection to the API server broke before the answer came"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newClients(t, tenant.Options{Config: test.config}).For(t.Context(), deployer)
+			_, err := newClients(t, tenant.Options{Config: test.config}).Target(t.Context(), tenant.Destination{}, deployer)
 			checkFailure(t, err, &failure.Error{Reason: v1.ReasonTargetUnreachable, Kind: failure.Transient},
 				"request a token of service account payments/deployer: "+test.message)
 		})

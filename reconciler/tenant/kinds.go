@@ -115,7 +115,7 @@ func (k *kinds) ask(
 		return answer, nil
 	}
 	// Accounts do not wait for each other's requests: the failure of one is nothing that another should be told.
-	flight := k.flights.DoChan(as.account.String()+path, func() (any, error) {
+	flight := k.flights.DoChan(as.caller+" "+path, func() (any, error) {
 		if answer := k.usable(path, has); answer != nil {
 			return answer, nil
 		}

@@ -193,7 +193,7 @@ func newClients(t testing.TB, options tenant.Options) *tenant.Clients {
 
 func clientFor(t testing.TB, clients *tenant.Clients, account tenant.Account) *tenant.Client {
 	t.Helper()
-	client, err := clients.For(t.Context(), account)
+	client, err := clients.Target(t.Context(), tenant.Destination{}, account)
 	if err != nil {
 		t.Fatalf("client for %s: %v", account, err)
 	}

@@ -74,7 +74,7 @@ func TestTokenIsRefreshedInTheBackground(t *testing.T) {
 	close(release)
 	// The account's UID tells whether the new token has arrived.
 	cluster.Eventually(t, func(ctx context.Context) error {
-		current, err := clients.For(ctx, deployer)
+		current, err := clients.Target(ctx, tenant.Destination{}, deployer)
 		if err == nil && current.UID() != "uid-2" {
 			err = errors.New("the second token has not arrived")
 		}
@@ -215,7 +215,7 @@ func TestRejectedTokenIsForgotten(t *testing.T) {
 	want := &failure.Error{Reason: v1.ReasonServiceAccountNotFound, Kind: failure.Stalled}
 	const message = "service account payments/deployer does not exist: create it, or correct serviceAccountName"
 	checkFailure(t, get(t.Context(), clientFor(t, clients, deployer)), want, message)
-	_, err := clients.For(t.Context(), deployer)
+	_, err := clients.Target(t.Context(), tenant.Destination{}, deployer)
 	checkFailure(t, err, want, message)
 }
 
@@ -291,7 +291,7 @@ func TestTokenIsMintedOnceForManyWaiters(t *testing.T) {
 	impatient, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := clients.For(impatient, deployer)
+		_, err := clients.Target(impatient, tenant.Destination{}, deployer)
 		left <- err
 	}()
 	<-asked
@@ -302,7 +302,7 @@ func TestTokenIsMintedOnceForManyWaiters(t *testing.T) {
 	var group sync.WaitGroup
 	for range 50 {
 		group.Go(func() {
-			if _, err := clients.For(t.Context(), deployer); err != nil {
+			if _, err := clients.Target(t.Context(), tenant.Destination{}, deployer); err != nil {
 				t.Error(err)
 			}
 		})
@@ -327,7 +327,7 @@ func TestHungTokenRequest(t *testing.T) {
 	clients := newClients(t, tenant.Options{Config: server.config(), RequestTimeout: 200 * time.Millisecond})
 	waited := make(chan error)
 	go func() {
-		_, err := clients.For(t.Context(), tenant.Account{Namespace: "payments", Name: "hung"})
+		_, err := clients.Target(t.Context(), tenant.Destination{}, tenant.Account{Namespace: "payments", Name: "hung"})
 		waited <- err
 	}()
 	clientFor(t, clients, deployer)
@@ -420,7 +420,7 @@ func TestTokenRequestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newFaulty(t)
 			server.mint = test.mint
-			_, err := newClients(t, tenant.Options{Config: server.config()}).For(t.Context(), test.account)
+			_, err := newClients(t, tenant.Options{Config: server.config()}).Target(t.Context(), tenant.Destination{}, test.account)
 			checkFailure(t, err, &test.want, test.message)
 		})
 	}

@@ -12,53 +12,56 @@ import (
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
-// IndexObject is the field index that the client's cache must have on StageInventory: the objects of its entries.
+// IndexObject is the field index that the client's cache must have on StageInventory: the objects of its entries, and the cluster they are on.
 const IndexObject = "spec.entries"
 
 // ObjectsOf extracts the values of IndexObject.
 func ObjectsOf(obj client.Object) []string {
-	entries := obj.(*v1.StageInventory).Spec.Entries
-	objects := make([]string, 0, len(entries))
-	for _, entry := range entries {
-		objects = append(objects, inventory.EntryKey(entry).String())
+	shard := obj.(*v1.StageInventory)
+	objects := make([]string, 0, len(shard.Spec.Entries))
+	for _, entry := range shard.Spec.Entries {
+		objects = append(objects, indexed(idOf(shard).Place(inventory.EntryKey(entry))))
 	}
 	return objects
 }
 
-// claims maps objects to the shards that have entries for them.
-type claims map[inventory.Key]map[types.NamespacedName]bool
+// indexed is an object on a cluster as a value of IndexObject.
+func indexed(place inventory.Place) string { return place.Cluster + " " + place.Key.String() }
+
+// claims maps objects, each on its cluster, to the shards that have entries for them.
+type claims map[inventory.Place]map[types.NamespacedName]bool
 
 func (c claims) add(name types.NamespacedName, shard *v1.StageInventory) {
 	for _, entry := range shard.Spec.Entries {
-		key := inventory.EntryKey(entry)
-		if c[key] == nil {
-			c[key] = map[types.NamespacedName]bool{}
+		place := idOf(shard).Place(inventory.EntryKey(entry))
+		if c[place] == nil {
+			c[place] = map[types.NamespacedName]bool{}
 		}
-		c[key][name] = true
+		c[place][name] = true
 	}
 }
 
 func (c claims) remove(name types.NamespacedName, shard *v1.StageInventory) {
 	for _, entry := range shard.Spec.Entries {
-		key := inventory.EntryKey(entry)
-		delete(c[key], name)
-		if len(c[key]) == 0 {
-			delete(c, key)
+		place := idOf(shard).Place(inventory.EntryKey(entry))
+		delete(c[place], name)
+		if len(c[place]) == 0 {
+			delete(c, place)
 		}
 	}
 }
 
-// Claims are the StageSets that exist and whose inventories have an entry for the object, with what this process has written
-// last, which the cache may not show yet. It says nothing else of them.
-func (s *Store) Claims(ctx context.Context, key inventory.Key) ([]inventory.Claim, error) {
+// Claims are the StageSets that exist and whose inventories have an entry for the object on its cluster, with what this process
+// has written last, which the cache may not show yet. It says nothing else of them.
+func (s *Store) Claims(ctx context.Context, place inventory.Place) ([]inventory.Claim, error) {
 	var list v1.StageInventoryList
 	// The inventories are only looked at: copies of all their entries, for every new object, would be a lot of garbage.
-	err := s.client.List(ctx, &list, client.MatchingFields{IndexObject: key.String()}, client.UnsafeDisableDeepCopy)
+	err := s.client.List(ctx, &list, client.MatchingFields{IndexObject: indexed(place)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("find the inventories that have %s: %w", key, err)
+		return nil, fmt.Errorf("find the inventories that have %s: %w", place.Key, err)
 	}
 	var found []inventory.Claim
-	for owner := range s.claimants(key, list.Items) {
+	for owner := range s.claimants(place, list.Items) {
 		var set v1.StageSet
 		switch err := s.client.Get(ctx, owner, &set); {
 		case apierrors.IsNotFound(err):
@@ -75,7 +78,7 @@ func (s *Store) Claims(ctx context.Context, key inventory.Key) ([]inventory.Clai
 }
 
 // claimants are the StageSets of the shards that have the object.
-func (s *Store) claimants(key inventory.Key, cached []v1.StageInventory) map[types.NamespacedName]bool {
+func (s *Store) claimants(place inventory.Place, cached []v1.StageInventory) map[types.NamespacedName]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	owners := map[types.NamespacedName]bool{}
@@ -88,7 +91,7 @@ func (s *Store) claimants(key inventory.Key, cached []v1.StageInventory) map[typ
 			note(&cached[i])
 		}
 	}
-	for name := range s.claimed[key] {
+	for name := range s.claimed[place] {
 		note(s.written[name])
 	}
 	return owners

@@ -17,7 +17,9 @@ import (
 // claimants are the StageSets that claim ConfigMap team-a/name.
 func claimants(t *testing.T, store *Store, name string) []string {
 	t.Helper()
-	claims, err := store.Claims(t.Context(), inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: name})
+	claims, err := store.Claims(t.Context(), inventory.Place{
+		Cluster: v1.ClusterLocal, Key: inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: name},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,107 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
+	"github.com/stageset/stageset/reconciler/kubeconfig"
+)
+
+// Target is a client that acts as the account on a cluster. On the one that StageSets are in it has a token of the account, as
+// Local has. On another one it goes by what leads there, and impersonates the account: there is no object for it there, only
+// its user name, which its groups follow from. Every error is a *failure.Error, as of Local.
+func (c *Clients) Target(ctx context.Context, to Destination, account Account) (*Client, error) {
+	if !to.Remote() {
+		return c.local(ctx, account)
+	}
+	if err := account.check(); err != nil {
+		return nil, err
+	}
+	shared, err := c.remotes.cluster(to.access)
+	if err != nil {
+		return nil, failure.NewStalled(v1.ReasonKubeConfigInvalid, "kubeConfig: %w", err)
+	}
+	client, err := shared.client(account, &impersonation{
+		access: to.access, user: account.Username(), next: shared.transport,
+	})
+	if err != nil {
+		return nil, err
+	}
+	client.server, client.caller = to.access.Server, client.caller+" "+to.access.Hash()
+	return client, nil
+}
+
+// impersonation is the identity of one account on the way to another cluster.
+type impersonation struct {
+	access kubeconfig.Access
+	user   string
+	next   http.RoundTripper
+}
+
+var _ http.RoundTripper = (*impersonation)(nil)
+
+// RoundTrip sends the request as the kubeconfig's user, who asks to be taken for the account. The API server adds the groups
+// of a service account by itself, as long as none are asked for.
+func (i *impersonation) RoundTrip(request *http.Request) (*http.Response, error) {
+	authenticated := request.Clone(request.Context())
+	switch {
+	case i.access.Token != "":
+		authenticated.Header.Set("Authorization", "Bearer "+i.access.Token)
+	case i.access.Username != "":
+		authenticated.SetBasicAuth(i.access.Username, i.access.Password)
+	}
+	authenticated.Header.Set(authenticationv1.ImpersonateUserHeader, i.user)
+	return i.next.RoundTrip(authenticated)
+}
+
+// clean is clean for what the client's cluster answers. Of another cluster it says which, and what the kubeconfig's user lacks.
+func (c *Client) clean(err error) error {
+	err = clean(err)
+	if c.server == "" {
+		return err
+	}
+	var none *unanswered
+	if errors.As(err, &none) {
+		return &unanswered{text: c.server + ": " + none.text, err: none.err}
+	}
+	if c.impersonationRefused(err) {
+		return failure.NewStalled(v1.ReasonAccessDenied, "the user of the kubeconfig may not impersonate %s at %s: grant it "+
+			"impersonate on serviceaccounts named %s in namespace %s there: %w",
+			c.account.Identity(), c.server, c.account.Name, c.account.Namespace, err)
+	}
+	return err
+}
+
+// impersonationRefused is true when it is not the account that lacks a permission: what is forbidden is about the
+// ServiceAccount of the account's name, whatever was asked for.
+func (c *Client) impersonationRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Group == "" && details.Kind == "serviceaccounts" && details.Name == c.account.Name
+}
+
+// proxyError is a proxy that does not let us through.
+type proxyError struct{ code int }
+
+func (e *proxyError) Error() string {
+	return fmt.Sprintf("the proxy of the kubeconfig answered %d %s instead of connecting", e.code, http.StatusText(e.code))
+}
+
+// acceptProxy is http.Transport.OnProxyConnectResponse. The proxy's own words are not shown to anybody.
+func acceptProxy(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
+	if answer.StatusCode != http.StatusOK {
+		return &proxyError{code: answer.StatusCode}
+	}
+	return nil
+}
