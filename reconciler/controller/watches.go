@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -45,8 +43,7 @@ var indexes = map[string]client.IndexerFunc{indexSource: sourcesOf, indexDepende
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller with its indexes and watches; workers are its workers and their queue. Sources are
-// watched with the reconciler's own identity, only to be woken: what is applied is read as the tenant. A kind of source
-// that the cluster does not serve is not watched.
+// watched with the reconciler's own identity, only to be woken: what is applied is read as the tenant.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers controller.Options) error {
 	indexer := mgr.GetFieldIndexer()
 	for field, extract := range indexes {
@@ -77,32 +74,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 		WatchesRawSource(policies).
 		WatchesRawSource(r.Waits.source()).
 		WithOptions(workers)
-	for _, kind := range sourceKinds {
-		gvk := sourcev1.GroupVersion.WithKind(string(kind))
-		_, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-		switch {
-		case meta.IsNoMatchError(err):
-			mgr.GetLogger().Info("kind of source is not served and not watched: restart after installing it", "kind", kind)
-			continue
-		case err != nil:
-			return fmt.Errorf("find out whether %s is served: %w", kind, err)
-		}
-		build.Watches(anySource(gvk), handler.EnqueueRequestsFromMapFunc(r.consumers(kind)),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: newArtifact}))
+	watching, err := build.Build(r)
+	if err != nil {
+		return err
 	}
-	return build.Complete(r)
-}
-
-var sourceKinds = []v1.SourceKind{
-	v1.SourceKindExternalArtifact, v1.SourceKindGitRepository, v1.SourceKindOCIRepository, v1.SourceKindBucket,
-}
-
-// anySource is what sources of a kind are watched as. Flux's own types cannot hold everything that its schemas admit, such as
-// a duration that overflows, and one object that cannot be decoded would end the watch for all tenants.
-func anySource(gvk schema.GroupVersionKind) client.Object {
-	source := &unstructured.Unstructured{}
-	source.SetGroupVersionKind(gvk)
-	return source
+	return r.watchSources(mgr, watching)
 }
 
 // asking are the annotations of a StageSet that a pass acts on.
