@@ -224,12 +224,8 @@ func TestFailedObjectEndsTheWait(t *testing.T) {
 	n.stageSet(t, "app", "timeout: 1h"+twoStages("app"))
 	n.wait(t, "app", phase("one", v1.StageVerifying))
 
-	began := time.Now()
 	n.condition(t, broken, "Stalled", "True", "OutOfStock", "there are no more springs")
 	n.refusedForHealth(t, "stage one: Gadget."+gadget.group+" "+n.namespace+"/broken: there are no more springs")
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s to notice", took)
-	}
 	n.noWriteOf(t, mark, "configmaps", "settings")
 
 	// It is mended without the StageSet changing.
