@@ -2,7 +2,6 @@ package teardown
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -62,7 +61,7 @@ func (r Result) Failure(reason string) error {
 		return nil
 	}
 	kind := failure.Stalled
-	texts := make([]string, 0, maxNamed+1)
+	var texts []string
 	for i, failed := range r.Failed {
 		text := failed.Key.String() + ": " + failed.Err.Error()
 		if failed.Denied {
@@ -75,19 +74,14 @@ func (r Result) Failure(reason string) error {
 			texts = append(texts, text)
 		}
 	}
-	if more := len(r.Failed) - maxNamed; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
+	texts = failure.AndMore(texts, len(r.Failed)-maxNamed)
 	return &failure.Error{Reason: reason, Kind: kind, Err: errors.New("cannot delete " + strings.Join(texts, "; "))}
 }
 
 func names(keys []inventory.Key) string {
-	list := make([]string, 0, maxNamed+1)
+	var list []string
 	for _, key := range keys[:min(len(keys), maxNamed)] {
 		list = append(list, key.String())
 	}
-	if more := len(keys) - maxNamed; more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(list, ", ")
+	return strings.Join(failure.AndMore(list, len(keys)-maxNamed), ", ")
 }
