@@ -13,7 +13,7 @@ MODULE := github.com/stageset/stageset
 TOOL := go tool -modfile=$(CURDIR)/go.tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build bin/stageset-admission bin/stageset-reconciler bin/stagesetctl run clean generate check-generated lint format
+.PHONY: help build bin/stageset-admission bin/stageset-reconciler bin/stagesetctl release-binaries run clean generate check-generated lint format
 .PHONY: test test-unit test-cluster test-controlplane test-e2e fuzz bench
 
 help: ## Show what can be made
@@ -25,6 +25,19 @@ build: bin/stageset-admission bin/stageset-reconciler bin/stagesetctl ## Build t
 
 bin/stageset-admission bin/stageset-reconciler bin/stagesetctl:
 	go build -buildvcs=false -o $@ ./$(notdir $(@:bin/stageset-%=%))
+
+# Nothing of the machine that builds is in a release: the same source and flags are the same bytes.
+RELEASE ?= bin/release
+PROGRAMS ?= stageset-admission stageset-reconciler stagesetctl
+VERSION ?= $(shell git describe --tags --always --dirty)
+REVISION ?= $(shell git rev-parse HEAD)
+STAMPS = -X $(MODULE)/process.version=$(VERSION) -X $(MODULE)/process.revision=$(REVISION) \
+	-X $(MODULE)/stagesetctl/app.release=$(VERSION) -X $(MODULE)/stagesetctl/app.revision=$(REVISION)
+release-binaries: ## Build static programs with VERSION and REVISION in them, for GOOS and GOARCH, in RELEASE
+	set -e; for program in $(PROGRAMS); do \
+		CGO_ENABLED=0 GOOS=$(GOOS) GOARCH=$(GOARCH) go build -trimpath -buildvcs=false \
+			-ldflags '-s -w -buildid= $(STAMPS)' -o $(RELEASE)/$$program ./$${program#stageset-}; \
+	done
 
 # Only a KUBECONFIG of the command line counts here: that of the environment may be of a cluster that matters.
 run: ## See the product at work: a cluster, a tenant, a release, refusals; until interrupted
@@ -40,17 +53,19 @@ OUT ?= .
 GENERATE := $(TOOL) controller-gen
 RBAC = paths=./$(1)/... paths=./policies/store rbac:roleName=stageset-$(1),fileName=$(1)-rbac.yaml output:rbac:dir=$(OUT)/charts/stageset/files
 
-generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags
+generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags, what the chart has of them
 	$(GENERATE) paths=./api/v1 object output:object:dir=$(OUT)/api/v1 crd output:crd:dir=$(OUT)/api/crds
 	$(GENERATE) paths=./api/v1alpha1 object output:object:dir=$(OUT)/api/v1alpha1 crd output:crd:dir=$(OUT)/api/crds
 	$(GENERATE) $(call RBAC,admission)
 	$(GENERATE) $(call RBAC,reconciler)
+	mkdir -p $(OUT)/charts/stageset/files/crds && cp $(OUT)/api/crds/*.yaml $(OUT)/charts/stageset/files/crds
 	go test ./docs -run '^Test(Flags|Reference)$$' -write $(abspath $(OUT))/docs
+	go test ./charts -run '^TestReadme$$' -write $(abspath $(OUT))/charts/stageset
 
 check-generated: ## Fail if a generated file is not what "make generate" writes
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; mkdir "$$new/docs"; \
 	$(MAKE) --no-print-directory generate OUT="$$new"; \
-	stale=; for file in $$(cd "$$new" && find * -type f) api/crds/*.yaml; do \
+	stale=; for file in $$(cd "$$new" && find * -type f) api/crds/*.yaml charts/stageset/files/crds/*; do \
 		diff -uN "$$file" "$$new/$$file" || stale=yes; \
 	done; \
 	if [[ $$stale ]]; then echo 'out of date: run "make generate"' >&2; exit 1; fi
@@ -69,8 +84,8 @@ format: ## Format the Go files
 
 ## Clusters for tests
 # What the embedded control plane says it is. Only the link step depends on it.
-VERSION := k8s.io/component-base/version
-KUBERNETES := -X $(VERSION).gitVersion=v1.37.2 -X $(VERSION).gitMajor=1 -X $(VERSION).gitMinor=37
+COMPONENTS := k8s.io/component-base/version
+KUBERNETES := -X $(COMPONENTS).gitVersion=v1.37.2 -X $(COMPONENTS).gitMajor=1 -X $(COMPONENTS).gitMinor=37
 # These are modules of their own, as the tools are.
 BUILD_MODULE = go build -C e2e/$(1) -buildvcs=false -o $(CURDIR)/$@ -ldflags
 
@@ -80,6 +95,9 @@ bin/controlplane: $(CONTROLPLANE_FILES) ## Build etcd, the Kubernetes components
 
 bin/kwok: e2e/kwok/go.mod e2e/kwok/go.sum ## Build KWOK, which pretends to run nodes and Pods
 	$(call BUILD_MODULE,kwok) '-s -w' sigs.k8s.io/kwok/cmd/kwok
+
+bin/helm: e2e/helm/go.mod e2e/helm/go.sum ## Build Helm, which installs the chart
+	$(call BUILD_MODULE,helm) '-s -w' helm.sh/helm/v4/cmd/helm
 
 SOURCE_CONTROLLER := github.com/fluxcd/source-controller
 SOURCES := e2e/sourcecontroller/go.mod e2e/sourcecontroller/go.sum
@@ -107,7 +125,7 @@ test-cluster: $(CLUSTER) ## Run the tests of packages against a real apiserver
 test-controlplane: $(CLUSTER) ## Run the tests of the embedded control plane itself
 	$(if $(CLUSTER),cd e2e/controlplane && go test -count 1 -timeout 15m ./up)
 
-test-e2e: build $(CLUSTER) bin/source-controller bin/source-controller-crds ## Run the built programs as their users do
+test-e2e: build $(CLUSTER) bin/helm bin/source-controller bin/source-controller-crds ## Run the built programs as their users do
 	go test -count 1 -p 2 -timeout 30m ./e2e/...
 
 fuzz: ## Run each fuzz target for a minute

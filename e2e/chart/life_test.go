@@ -1,0 +1,218 @@
+package chart_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/stageset/stageset/api/crds"
+	"github.com/stageset/stageset/e2e/cluster"
+)
+
+// From a namespace without anything to a release that is Ready, through upgrades and a rollback that nobody who writes
+// StageSets notices, to an uninstallation that leaves nothing but what is to be kept; and the same again.
+func TestLifeOfARelease(t *testing.T) {
+	withoutCRDs(t)
+	r := prepare(t, "life", asksForLists)
+	mark := r.Audit(t)
+	r.install(t)
+	r.route(t)
+	r.start(t, "admission")
+	reconciler := r.start(t, "reconciler")
+	n := r.tenant(t)
+	app := n.stageSet("app")
+	revision := n.commit(t, "app", "1")
+	n.create(t, app)
+	n.ready(t, app, revision)
+
+	t.Run("what must be is refused", func(t *testing.T) {
+		nobody := n.stageSet("nobody")
+		unstructured.RemoveNestedField(nobody.Object, "spec", "serviceAccountName")
+		err := r.client.Create(t.Context(), nobody)
+		if want := "service-account-required/stages"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want a refusal with %q", err, want)
+		}
+	})
+	t.Run("what is granted is used", func(t *testing.T) { n.checkGrants(t, mark) })
+	t.Run("upgrades are not noticed", func(t *testing.T) { n.upgrades(t, app) })
+	if err := reconciler.Stop(); err != nil {
+		t.Error(err)
+	}
+	t.Run("an uninstallation leaves what is to be kept", func(t *testing.T) { r.uninstalls(t) })
+	n.live(t, "v1", "ConfigMap", "app")
+
+	secret := r.certificate(t)
+	revision = n.commit(t, "app", "2")
+	r.install(t)
+	r.route(t)
+	r.start(t, "reconciler")
+	n.ready(t, app, revision)
+	if diff := cmp.Diff(secret, r.certificate(t)); diff != "" {
+		t.Errorf("the certificate has changed (-before +after):\n%s", diff)
+	}
+	n.delete(t, app)
+	n.WaitGone(t, cluster.Ref("v1", "ConfigMap", n.namespace, "app"))
+}
+
+// asksForLists has the clients of both programs begin a watch with a list, as they do with an API server that does not stream
+// what there is already: then it shows whether they may.
+const asksForLists = `
+admission: {env: [{name: KUBE_FEATURE_WatchListClient, value: "false"}]}
+reconciler: {env: [{name: KUBE_FEATURE_WatchListClient, value: "false"}]}`
+
+// withoutCRDs takes away those that an earlier test has left, with helm's note of whose they are.
+func withoutCRDs(t *testing.T) {
+	t.Helper()
+	c := cluster.Shared(t)
+	entries, err := crds.FS.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		content, err := crds.FS.ReadFile(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := parse(t, string(content))[0]
+		if err := client.IgnoreNotFound(c.Client(t).Delete(t.Context(), crd)); err != nil {
+			t.Fatal(err)
+		}
+		c.WaitGone(t, crd)
+	}
+}
+
+// upgrades changes the release again and again, under constant writes. P-40: what the program has filled in stays.
+func (n *tenant) upgrades(t *testing.T, app *unstructured.Unstructured) {
+	secret, bundles := n.certificate(t), n.bundles(t)
+	if len(bundles) != 3 || slices.Contains(bundles, "") {
+		t.Fatalf("caBundles before the upgrades: %q", bundles)
+	}
+	stop := n.write(t, app)
+	check := func(after string) {
+		t.Helper()
+		if diff := cmp.Diff(secret, n.certificate(t)); diff != "" {
+			t.Errorf("the certificate after %s (-before +after):\n%s", after, diff)
+		}
+		if diff := cmp.Diff(bundles, n.bundles(t)); diff != "" {
+			t.Errorf("caBundles after %s (-before +after):\n%s", after, diff)
+		}
+	}
+	for number := range upgrades {
+		n.apply(t, "upgrade", "--history-max=0", "--wait=hookOnly",
+			"--set", fmt.Sprintf("webhook.deletePolicies=%t", number%2 == 0),
+			"--set", fmt.Sprintf("admission.podAnnotations.number=n%d", number))
+		check(fmt.Sprint("upgrade ", number))
+	}
+	n.helm(t, "rollback", "1", "--wait", "--timeout", "3m")
+	check("the rollback")
+	stop()
+	output := n.helm(t, "get values")
+	if strings.Contains(output, "number") {
+		t.Errorf("the rollback has kept values of an upgrade:\n%s", output)
+	}
+}
+
+const upgrades = 10
+
+// write changes a StageSet without a pause until stop is called, which fails the test for every change that was refused.
+func (n *tenant) write(t *testing.T, app *unstructured.Unstructured) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	refused, written := make(chan []string, 1), 0
+	go func() {
+		var failures []string
+		for ; ctx.Err() == nil; written++ {
+			patch := fmt.Sprintf(`{"metadata": {"labels": {"write": "n%d"}}}`, written)
+			err := n.client.Patch(ctx, app.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+			if err != nil && ctx.Err() == nil {
+				failures = append(failures, err.Error())
+			}
+		}
+		refused <- failures
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		if failures := <-refused; len(failures) > 0 {
+			t.Errorf("%d of %d writes were refused, the first: %s", len(failures), written, failures[0])
+		}
+		if written < upgrades {
+			t.Errorf("only %d writes", written)
+		}
+	}
+}
+
+// certificate is what the Secret of the webhooks' certificate holds.
+func (r *release) certificate(t *testing.T) map[string][]byte {
+	t.Helper()
+	var secret corev1.Secret
+	if err := r.client.Get(t.Context(), r.key("admission-tls"), &secret); err != nil {
+		t.Fatal(err)
+	}
+	return secret.Data
+}
+
+// bundles are the caBundles of the webhook configurations.
+func (r *release) bundles(t *testing.T) []string {
+	t.Helper()
+	var bundles []string
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		live := r.WaitFor(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", r.name+"-admission"))
+		for _, item := range live.Object["webhooks"].([]any) {
+			bundle, _, err := unstructured.NestedString(item.(map[string]any), "clientConfig", "caBundle")
+			if err != nil {
+				t.Fatal(err)
+			}
+			bundles = append(bundles, bundle)
+		}
+	}
+	return bundles
+}
+
+// uninstalls checks what is gone and what stays. P-31: the webhooks go before what answers them, and nothing holds them.
+func (r *release) uninstalls(t *testing.T) {
+	installed := parse(t, r.helm(t, "get manifest"))
+	mark := r.Audit(t)
+	r.helm(t, "uninstall", "--wait")
+	var kept []string
+	for _, object := range installed {
+		namespace := object.GetNamespace()
+		err := r.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("%s in %s: %v", describe(object), namespace, err)
+		}
+		if err == nil {
+			kept = append(kept, object.GetKind()+" "+object.GetName())
+		}
+	}
+	slices.Sort(kept)
+	want := []string{
+		"CustomResourceDefinition stageinventories.stages.metio.wtf",
+		"CustomResourceDefinition stagesetpolicies.stages.metio.wtf",
+		"CustomResourceDefinition stagesets.stages.metio.wtf",
+		"Secret " + r.name + "-admission-tls",
+	}
+	if diff := cmp.Diff(want, kept); diff != "" {
+		t.Errorf("what stays (-want +got):\n%s", diff)
+	}
+	var order []string
+	for _, event := range mark.Since(t, cluster.ByUser("admin"), cluster.Writes) {
+		if event.Verb == "delete" {
+			order = append(order, event.Resource)
+		}
+	}
+	for _, webhook := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		if at := slices.Index(order, webhook); at < 0 || at > slices.Index(order, "deployments") {
+			t.Errorf("%s are not deleted before the Deployments: %v", webhook, order)
+		}
+	}
+}
