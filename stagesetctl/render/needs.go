@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -114,6 +115,10 @@ func (n *needs) define(object build.Object) {
 func (n *needs) resource(kind schema.GroupKind) string {
 	if mapping, err := n.cluster.kinds.RESTMapping(kind); err == nil {
 		return mapping.Resource.Resource
+	}
+	if kind.Group == v1.SourceGroup || kind.Group == v1.GroupVersion.Group { // which may still have to be installed
+		plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
+		return plural.Resource
 	}
 	return n.defined[kind]
 }

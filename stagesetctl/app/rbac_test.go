@@ -1,0 +1,95 @@
+package app_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/stagesetctl/app"
+)
+
+// shop is a StageSet whose stages have an account each.
+const shop = `
+apiVersion: stages.metio.wtf/v1
+kind: StageSet
+metadata: {name: shop, namespace: shop}
+spec:
+  serviceAccountName: deployer
+  dependsOn: [{name: base, namespace: platform}]
+  stages:
+  - {name: app, prune: false, sourceRef: {kind: GitRepository, name: app}}
+  - name: classes
+    serviceAccountName: admin
+    sourceRef: {apiVersion: example.com/v1, kind: Chart, name: chart}
+    readyChecks: {checks: [{apiVersion: apps/v1, kind: Deployment, name: web}]}
+`
+
+// What is printed is the least: get where something is only read, no delete where nothing is pruned, names where there is no
+// namespace.
+func TestRBAC(t *testing.T) {
+	set := written(t, map[string]string{"stageset.yaml": shop})
+	base := written(t, map[string]string{"app.yaml": `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: web}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: ServiceAccount, name: web, namespace: shop}]`})
+	classes := written(t, map[string]string{"class.yaml": `
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1`})
+	out, stderr, code := run(t, "", "rbac", "--kubeconfig", cluster.Shared(t).Kubeconfig, "--filename", set("stageset.yaml"),
+		"--as-role", "release", "--source", "GitRepository/shop/app="+base(""), "--source", "Chart/shop/chart="+classes(""))
+	if code != app.ExitOK {
+		t.Fatalf("%s (exit code %d)", stderr, code)
+	}
+	want, err := os.ReadFile("testdata/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out); diff != "" {
+		t.Errorf("testdata/rbac.yaml (-want +got):\n%s", diff)
+	}
+}
+
+func TestRBACSaysWhatIsWrong(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"no StageSet":         {want: "takes a StageSet, as NAMESPACE/NAME, or --filename"},
+		"two StageSets":       {arguments: []string{"a/b", "-f", "c"}, want: "takes a StageSet, as NAMESPACE/NAME, or --filename"},
+		"an odd source":       {arguments: []string{"a/b", "--source", "Bucket/b=c"}, want: `--source "Bucket/b=c": it must be KIND/NAMESPACE/NAME=DIRECTORY`},
+		"an odd server":       {arguments: []string{"a/b", "--artifact-server", "localhost:80"}, want: "--artifact-server that is no address"},
+		"an odd role":         {arguments: []string{"a/b", "--as-role", "A_b"}, want: `--as-role "A_b"`},
+		"no cluster":          {arguments: []string{"a/b", "--kubeconfig", "testdata/absent"}, want: "kubeconfig"},
+		"a name without more": {arguments: []string{"b", "--kubeconfig", "KUBECONFIG"}, want: `"b" is no StageSet: it must be NAMESPACE/NAME`},
+		"an absent StageSet":  {arguments: []string{"a/b", "--kubeconfig", "KUBECONFIG"}, want: "the StageSet: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := []string{"rbac"}
+			for _, argument := range test.arguments {
+				if argument == "KUBECONFIG" {
+					argument = cluster.Shared(t).Kubeconfig
+				}
+				arguments = append(arguments, argument)
+			}
+			out, stderr, code := run(t, "", arguments...)
+			if code != app.ExitFailure || !strings.Contains(stderr, test.want) || out != "" {
+				t.Errorf("exit code %d, want %q:\n%s%s", code, test.want, out, stderr)
+			}
+		})
+	}
+}
