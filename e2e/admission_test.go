@@ -21,6 +21,12 @@ var webhookService = regexp.MustCompile(`(?m)service: \{.* path: (\S+)\}$`)
 // account, both until the end of the test. There is one installation: the test must not be parallel.
 func (s *suite) startAdmission(t testing.TB, tenants ...*tenant) *process.Process {
 	t.Helper()
+	return s.startAdmissionOf(t, installation{namespace: system}, tenants, policyConfig(t, defaultPolicyConfig))
+}
+
+// startAdmissionOf is startAdmission for an installation, with more arguments.
+func (s *suite) startAdmissionOf(t testing.TB, i installation, tenants []*tenant, args ...string) *process.Process {
+	t.Helper()
 	namespaces := make([]string, 0, len(tenants))
 	for _, n := range tenants {
 		namespaces = append(namespaces, n.namespace)
@@ -35,15 +41,15 @@ func (s *suite) startAdmission(t testing.TB, tenants ...*tenant) *process.Proces
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		s.deleteAfter(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", "stageset-admission"))
 	}
-	s.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: stageset-admission-tls, namespace: "+system+"}}")
+	s.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: stageset-admission-tls, namespace: "+i.namespace+"}}")
 	return process.Start(t, process.Options{
 		Path: binary(t, "stageset-admission"),
-		Args: []string{
-			"--kubeconfig", s.WriteKubeconfig(t, s.TokenConfig(t, system, "stageset-admission")),
-			"--name=stageset", "--namespace=" + system, policyConfig(t, defaultPolicyConfig),
+		Args: append([]string{
+			"--kubeconfig", s.WriteKubeconfig(t, s.TokenConfig(t, i.namespace, programAdmission)),
+			"--name=stageset", "--namespace=" + i.namespace,
 			"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), "--cert-dns-names=localhost",
 			"--health-probe-bind-address=" + health, "--metrics-bind-address=0", "--drain-delay=0s", "--log-format=text",
-		},
+		}, args...),
 		ReadyURL: "http://" + health + "/readyz",
 	})
 }

@@ -113,9 +113,8 @@ func install(t testing.TB, c *cluster.Cluster) {
 	for _, name := range []string{system, platform} {
 		c.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}")
 	}
-	for _, program := range []string{"stageset-reconciler", "stageset-admission"} {
-		c.Apply(t, programAccount(program))
-		c.Apply(t, chartFile(t, strings.TrimPrefix(program, "stageset-")+"-rbac.yaml"))
+	for _, program := range []string{programReconciler, programAdmission} {
+		installation{namespace: system}.account(t, c, program)
 	}
 	for _, role := range []string{"view", "edit"} {
 		c.Apply(t, chartFile(t, "aggregate-"+role+".yaml"))
@@ -155,27 +154,6 @@ func chartFile(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	return string(content)
-}
-
-// programAccount is the account of a program, bound to its roles as the chart binds it.
-func programAccount(program string) string {
-	return fmt.Sprintf(`
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: %[1]s, namespace: %[2]s}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: %[1]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
-subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: %[1]s, namespace: %[2]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s}
-subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]
-`, program, system)
 }
 
 func grantsReadingSources(object *unstructured.Unstructured) error {

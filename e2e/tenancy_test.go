@@ -133,7 +133,8 @@ subjects: [{kind: ServiceAccount, name: stageset-reconciler, namespace: %s}]`, p
 	n.deleteAfter(t, cluster.Ref(v1.GroupVersion.String(), "StageSet", platform, "no-account"))
 	n.stageSet(t, "no-account", "stages: [{name: app, sourceRef: {kind: GitRepository, name: app}}]")
 	n.refusedWhole(t, "no-account", v1.ReasonServiceAccountRequired,
-		"stage app has no account to be applied as: set spec.serviceAccountName or the stage's serviceAccountName")
+		"stage app: set spec.serviceAccountName or the stage's serviceAccountName: no ServiceAccount in namespace platform is named, "+
+			"and --allow-controller-identity does not allow the reconciler's own there")
 	n.wroteNothing(t, mark)
 	others := func(e cluster.AuditEvent) bool { return e.Group != v1.GroupVersion.Group && e.Group != "events.k8s.io" }
 	reconciler := cluster.ByAccount(system, "stageset-reconciler")

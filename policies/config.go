@@ -50,8 +50,11 @@ type Config struct {
 	Rules map[string]Switch `json:"rules,omitempty"`
 	// DefaultServiceAccount is filled in by the built-in default-service-account where a StageSet names no account.
 	DefaultServiceAccount string `json:"defaultServiceAccount,omitempty"`
-	// TrustNamespaceKeys lets the annotation stages.metio.wtf/default-service-account of a Namespace count. It is for clusters
-	// where tenants cannot write annotations of their Namespace.
+	// AllowControllerIdentity lists the namespaces, or AllNamespaces, in which a StageSet may name no account: it is applied
+	// with the reconciler's own then. Everywhere else that is refused, also for what was applied so before.
+	AllowControllerIdentity []string `json:"allowControllerIdentity,omitempty"`
+	// TrustNamespaceKeys lets the keys of this product on a Namespace count: the label stages.metio.wtf/tenancy, and the
+	// annotation stages.metio.wtf/default-service-account. It is for clusters where tenants cannot write them.
 	TrustNamespaceKeys bool `json:"trustNamespaceKeys,omitempty"`
 	// NoCrossNamespaceRefs confines the StageSets of all namespaces to their own, and not only those of tenants: the built-in
 	// no-cross-namespace-refs is about all of them then.
@@ -80,7 +83,7 @@ func LoadConfig(path string) (Config, error) {
 	if err := yaml.UnmarshalStrict(text, &config); err != nil {
 		return Config{}, fmt.Errorf("policy config %s: %w", path, err)
 	}
-	if err := config.validate(); err != nil {
+	if err := config.Validate(); err != nil {
 		return Config{}, fmt.Errorf("policy config %s: %w", path, err)
 	}
 	return config, nil
@@ -101,7 +104,14 @@ func (c Config) Within(namespace string) Config {
 	return c
 }
 
-func (c Config) validate() error {
+// ControllerIdentity tells whether a StageSet in namespace that names no account is applied with the reconciler's own.
+func (c Config) ControllerIdentity(namespace string) bool {
+	return slices.Contains(c.AllowControllerIdentity, AllNamespaces) ||
+		slices.Contains(c.AllowControllerIdentity, namespace)
+}
+
+// Validate names every key whose value cannot be used.
+func (c Config) Validate() error {
 	var invalid []error
 	for i, namespace := range c.PlatformNamespaces {
 		if namespace == AllNamespaces && len(c.PlatformNamespaces) == 1 {
@@ -109,6 +119,11 @@ func (c Config) validate() error {
 		}
 		if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
 			invalid = append(invalid, fmt.Errorf("platformNamespaces[%d]: %q: %s", i, namespace, strings.Join(wrong, "; ")))
+		}
+	}
+	for i, namespace := range c.AllowControllerIdentity {
+		if wrong := validation.IsDNS1123Label(namespace); namespace != AllNamespaces && len(wrong) > 0 {
+			invalid = append(invalid, fmt.Errorf("allowControllerIdentity[%d]: %q: %s", i, namespace, strings.Join(wrong, "; ")))
 		}
 	}
 	for i, namespace := range c.ReservedNamespaces {

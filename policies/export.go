@@ -19,6 +19,8 @@ import (
 type ExportOptions struct {
 	// PlatformNamespaces are the namespaces in which the variable tenant is false, as in Options.
 	PlatformNamespaces []string
+	// TrustNamespaceKeys is as in Options.
+	TrustNamespaceKeys bool
 	// Params is the value of the variable params, which is written into the policy; nil if it has none. What paramRef selects
 	// is no way out: with params of a kind that is not the API server's own, it could not decide about what brings that kind.
 	Params map[string]any
@@ -91,7 +93,7 @@ func (e *exporter) compile() error {
 		compiled, err := e.env.Compile(definition.Expression, celenv.Any)
 		e.asking[definition.Name] = err == nil && e.asks(compiled)
 	}
-	e.values = map[string]string{"tenant": tenantExpression(e.options.PlatformNamespaces)}
+	e.values = map[string]string{"tenant": tenantExpression(e.options)}
 	if e.options.Params != nil {
 		e.values["params"] = literal(e.options.Params)
 	}
@@ -117,18 +119,29 @@ func (e *exporter) paramResources() []v1alpha1.ParamKind {
 }
 
 // tenantExpression is what the variable tenant stands for.
-func tenantExpression(platform []string) string {
-	switch {
-	case slices.Contains(platform, AllNamespaces):
+func tenantExpression(options ExportOptions) string {
+	if slices.Contains(options.PlatformNamespaces, AllNamespaces) {
 		return "false"
-	case len(platform) == 0:
-		return "true"
-	default:
-		quoted := make([]string, 0, len(platform))
-		for _, namespace := range platform {
+	}
+	var all []string
+	if len(options.PlatformNamespaces) > 0 {
+		quoted := make([]string, 0, len(options.PlatformNamespaces))
+		for _, namespace := range options.PlatformNamespaces {
 			quoted = append(quoted, literal(namespace))
 		}
-		return "!(request.namespace in [" + strings.Join(quoted, ", ") + "])"
+		all = append(all, "!(request.namespace in ["+strings.Join(quoted, ", ")+"])")
+	}
+	if options.TrustNamespaceKeys {
+		all = append(all, "namespaceObject.metadata.?labels[?"+literal(v1.LabelTenancy)+"].orValue('') != "+
+			literal(v1.TenancyPlatform))
+	}
+	switch len(all) {
+	case 0:
+		return "true"
+	case 1:
+		return all[0]
+	default:
+		return "(" + strings.Join(all, " && ") + ")"
 	}
 }
 

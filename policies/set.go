@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/internal/celenv"
 )
@@ -28,6 +29,9 @@ const AllNamespaces = "*"
 type Options struct {
 	// PlatformNamespaces are the namespaces that are not tenants', by name: the variable tenant is false there.
 	PlatformNamespaces []string
+	// TrustNamespaceKeys has the variable tenant also be false in namespaces whose Namespace says so, with the label
+	// stages.metio.wtf/tenancy.
+	TrustNamespaceKeys bool
 	// Params is the value of the variable params, by the name of the policy, whatever its paramRef says.
 	Params map[string]map[string]any
 	// Lookup finds the parameters of all other policies. When nil, a policy with a paramRef cannot be evaluated.
@@ -48,6 +52,8 @@ type Set struct {
 	// builtIn are the names of those that are built in.
 	builtIn  map[string]bool
 	platform map[string]bool
+	// trusting tells that a Namespace can say that it is no tenant's.
+	trusting bool
 	lookup   ParamLookup
 	allowed  []v1alpha1.ParamKind
 	timeout  time.Duration
@@ -63,7 +69,8 @@ type Set struct {
 // about to be stored.
 func Compile(ctx context.Context, list []v1alpha1.StageSetPolicy, options Options) (*Set, error) {
 	set := &Set{
-		platform: map[string]bool{}, lookup: options.Lookup, allowed: options.ParamResources, timeout: options.Timeout,
+		platform: map[string]bool{}, trusting: options.TrustNamespaceKeys,
+		lookup: options.Lookup, allowed: options.ParamResources, timeout: options.Timeout,
 	}
 	if set.timeout <= 0 {
 		set.timeout = DefaultTimeout
@@ -89,7 +96,10 @@ func Compile(ctx context.Context, list []v1alpha1.StageSetPolicy, options Option
 // A policy with the name of a built-in one is evaluated like all others, and so is the built-in one: neither an upgrade that
 // brings a rule nor who may write policies takes the other's rules away. That both have one name is a problem of the stored.
 func (s *Set) With(ctx context.Context, list []v1alpha1.StageSetPolicy, lookup ParamLookup) (*Set, error) {
-	set := &Set{platform: s.platform, lookup: lookup, allowed: s.allowed, timeout: s.timeout, observer: s.observer}
+	set := &Set{
+		platform: s.platform, trusting: s.trusting,
+		lookup: lookup, allowed: s.allowed, timeout: s.timeout, observer: s.observer,
+	}
 	var builtIn, before []*policy
 	for _, p := range s.policies {
 		if p.builtIn {
@@ -169,8 +179,12 @@ func (s *Set) problemsOf(p *policy) Problems {
 }
 
 // tenant is the value of the variable tenant. A namespace that is not known is a tenant's.
-func (s *Set) tenant(namespace string) bool {
-	return !s.platform[AllNamespaces] && !s.platform[namespace]
+func (s *Set) tenant(q question) bool {
+	if s.platform[AllNamespaces] || s.platform[q.namespace] {
+		return false
+	}
+	says := s.trusting && q.Namespace != nil && q.Namespace.Labels[v1.LabelTenancy] == v1.TenancyPlatform
+	return !says
 }
 
 // values are what the expressions of all policies see alike.
@@ -180,7 +194,7 @@ func (s *Set) values(q question) celenv.Values {
 		Namespace:  q.Namespace,
 		Authorizer: q.Authorizer,
 		Patience:   s.timeout / policyTimeShare,
-		Tenant:     s.tenant(q.namespace),
+		Tenant:     s.tenant(q),
 		Release:    q.release,
 	}
 }

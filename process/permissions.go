@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 )
+
+// maxAsking is how many permissions are asked about at once: a program that watches many namespaces asks about each of them.
+const maxAsking = 16
 
 // CheckPermissions asks the API server whether the account of config has each permission, so that a half-upgraded
 // installation says at its start what it lacks. The error has a line for each permission that is missing.
@@ -18,18 +22,26 @@ func CheckPermissions(ctx context.Context, config *rest.Config, needed []authori
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	var missing []error
-	for _, attributes := range needed {
-		review := &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
-		}
-		answer, err := reviews.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("asking whether this account may %s: %w", describe(attributes), err)
-		}
-		if !answer.Status.Allowed {
-			missing = append(missing, fmt.Errorf("this account may not %s", describe(attributes)))
-		}
+	missing := make([]error, len(needed))
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(maxAsking)
+	for i, attributes := range needed {
+		asking.Go(func() error {
+			review := &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+			}
+			answer, err := reviews.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("asking whether this account may %s: %w", describe(attributes), err)
+			}
+			if !answer.Status.Allowed {
+				missing[i] = fmt.Errorf("this account may not %s", describe(attributes))
+			}
+			return nil
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return err
 	}
 	return errors.Join(missing...)
 }

@@ -62,7 +62,7 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 	if err := errors.Join(err, metrics.Registry.Register(p.keyring.Metrics())); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	stored, err := store.Install(mgr, p.rules.builtIn, store.PointAudit)
+	stored, err := store.Install(mgr, p.rules.builtIn, store.PointAudit, p.options.Watch.Namespaces)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/stageset/stageset/admission/certs"
+	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/process"
 )
 
@@ -27,8 +28,10 @@ type Options struct {
 	Namespace string
 	// Kubeconfig is the path of a kubeconfig file; empty means the ServiceAccount of the Pod.
 	Kubeconfig string
-	// PolicyConfig is the path of the policy config; empty means the defaults.
-	PolicyConfig string
+	// Policies say how the built-in policies are set.
+	Policies builtin.Flags
+	// Watch are the namespaces whose StageSets are audited.
+	Watch process.Watch
 
 	// WebhookHost and WebhookPort are where the webhooks are served; an empty host is every address.
 	WebhookHost string
@@ -65,8 +68,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Namespace that this program runs in. Defaults to the environment variable POD_NAMESPACE.")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"Path of a kubeconfig file. Without it, the ServiceAccount of the Pod is used.")
-	flags.StringVar(&o.PolicyConfig, "policy-config", "",
-		"Path of the policy config file. Without it, every built-in rule has its default.")
+	o.Policies.AddFlags(flags)
+	o.Watch.AddFlags(flags)
 	flags.StringVar(&o.WebhookHost, "webhook-host", "", "Address to serve the webhooks on. Empty means every address.")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port to serve the webhooks on.")
 	o.addCertificateFlags(flags)
@@ -136,7 +139,7 @@ func (o *Options) Validate() error {
 	if o.DrainDelay < 0 || o.DrainDelay > 10*time.Minute {
 		refuse("drain-delay", "%s: 0s to 10m", o.DrainDelay)
 	}
-	problems = append(problems, o.Debug.Validate(), o.Logging.Validate())
+	problems = append(problems, o.Policies.Validate(), o.Watch.Validate(), o.Debug.Validate(), o.Logging.Validate())
 	return errors.Join(problems...)
 }
 

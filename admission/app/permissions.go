@@ -19,7 +19,8 @@ import (
 func permissions(options *Options) []authorizationv1.ResourceAttributes {
 	needed := append(certs.Permissions(certsOptions(options, "")), webhook.Permissions()...)
 	needed = append(needed, store.Permissions(options.Namespace)...)
-	needed = append(needed, audit.Permissions()...)
+	watched, audited := audit.Permissions()
+	needed = append(append(needed, audited...), options.Watch.Within(watched)...)
 	if !options.LeaderElect {
 		return needed
 	}

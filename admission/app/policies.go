@@ -27,7 +27,15 @@ type rules struct {
 
 // loadRules reads the policy config and compiles the built-in policies under it.
 func loadRules(ctx context.Context, options *Options) (rules, error) {
-	set, check, err := builtin.Load(ctx, options.PolicyConfig, options.Namespace)
+	config, err := options.Policies.Load(options.Namespace)
+	if err != nil {
+		return rules{}, err
+	}
+	set, err := builtin.Compile(ctx, config)
+	if err != nil {
+		return rules{}, fmt.Errorf("compiling the built-in policies: %w", err)
+	}
+	check, err := builtin.CheckOptions(config)
 	return rules{builtIn: set, check: check}, err
 }
 
@@ -38,6 +46,7 @@ func addAudit(mgr manager.Manager, p parts, stored *store.Store) error {
 		return fmt.Errorf("registering the metrics of the audit: %w", err)
 	}
 	return mgr.Add(&audit.Auditor{
+		Namespaces:    p.options.Watch.Namespaces,
 		Installation:  p.options.Namespace + "/" + p.options.Name,
 		Store:         stored,
 		Params:        stored,

@@ -19,16 +19,19 @@ import (
 	"github.com/stageset/stageset/policies/store"
 )
 
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=list
+// StageSets have a role of their own: it is bound in each namespace that is watched, or in the whole cluster.
+//
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=list,roleName=stageset-admission-watched
 // +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesetpolicies/status,verbs=patch
 
-// Permissions are what this package does with the process's own account, besides what package store does.
-func Permissions() []authorizationv1.ResourceAttributes {
+// Permissions are what this package does with the process's own account, besides what package store does: in each namespace
+// whose StageSets it evaluates, and with what is in none.
+func Permissions() (inNamespaces, inNone []authorizationv1.ResourceAttributes) {
 	group := v1.GroupVersion.Group
-	return []authorizationv1.ResourceAttributes{
-		{Group: group, Resource: "stagesets", Verb: "list"},
-		{Group: group, Resource: "stagesetpolicies", Subresource: "status", Verb: "patch"},
-	}
+	return []authorizationv1.ResourceAttributes{{Group: group, Resource: "stagesets", Verb: "list"}},
+		[]authorizationv1.ResourceAttributes{
+			{Group: group, Resource: "stagesetpolicies", Subresource: "status", Verb: "patch"},
+		}
 }
 
 const (
@@ -52,8 +55,10 @@ type Store interface {
 	Subscribe() <-chan struct{}
 }
 
-// Auditor evaluates what is stored. The manager runs it in the leader, as Start. All fields are required.
+// Auditor evaluates what is stored. The manager runs it in the leader, as Start. All fields but Namespaces are required.
 type Auditor struct {
+	// Namespaces are those whose StageSets are evaluated; none is all of them.
+	Namespaces []string
 	// Installation is namespace/name of the release: whose entry of a status it writes.
 	Installation string
 	Store        Store

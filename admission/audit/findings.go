@@ -54,27 +54,44 @@ func (a *Auditor) evaluate(
 	ctx context.Context, set *policies.Set, namespaces map[string]*corev1.Namespace,
 ) (*findings, error) {
 	found := &findings{observedAt: metav1.NewTime(a.Clock.Now()), policies: map[string]*finding{}}
-	for next, more := "", true; more; more = next != "" {
-		var items []unstructured.Unstructured
-		var err error
-		if items, next, err = a.stageSets(ctx, next); err != nil {
-			return nil, fmt.Errorf("listing StageSets: %w", err)
-		}
-		for i := range items {
-			found.add(&items[i], judge(ctx, set, &items[i], namespaces))
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
+	within := a.Namespaces
+	if len(within) == 0 {
+		within = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range within {
+		err := a.eachStageSet(ctx, namespace, func(stored *unstructured.Unstructured) {
+			found.add(stored, judge(ctx, set, stored, namespaces))
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return found, nil
 }
 
+// eachStageSet visits the stored StageSets of a namespace, or of all.
+func (a *Auditor) eachStageSet(ctx context.Context, namespace string, visit func(*unstructured.Unstructured)) error {
+	for next, more := "", true; more; more = next != "" {
+		var items []unstructured.Unstructured
+		var err error
+		if items, next, err = a.stageSets(ctx, namespace, next); err != nil {
+			return fmt.Errorf("listing StageSets: %w", err)
+		}
+		for i := range items {
+			visit(&items[i])
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // stageSets are some of the stored StageSets, and where those after them begin; empty if there are none.
-func (a *Auditor) stageSets(ctx context.Context, from string) ([]unstructured.Unstructured, string, error) {
+func (a *Auditor) stageSets(ctx context.Context, namespace, from string) ([]unstructured.Unstructured, string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSetList"))
-	err := a.Live.List(ctx, list, client.Limit(page), client.Continue(from))
+	err := a.Live.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(from))
 	if status := apierrors.APIStatus(nil); apierrors.IsResourceExpired(err) && errors.As(err, &status) {
 		// Evaluating what came before took minutes. What is there now may be read on from the same place, which is as good.
 		if again := status.Status().Continue; again != "" {

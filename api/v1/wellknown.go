@@ -39,6 +39,12 @@ const (
 	// policy config trusts the keys of namespaces.
 	AnnotationDefaultServiceAccount = "stages.metio.wtf/default-service-account"
 
+	// LabelTenancy on a Namespace says whose its StageSets are. It counts only where the policy config trusts the keys of
+	// namespaces.
+	LabelTenancy = "stages.metio.wtf/tenancy"
+	// TenancyPlatform is the value of LabelTenancy that has an effect: they are no tenant's.
+	TenancyPlatform = "platform"
+
 	// LabelName on an applied object is the name of the StageSet that owns it (hashed when over 63 characters; the
 	// annotation of the same key has it in full).
 	LabelName = "stages.metio.wtf/name"

@@ -106,21 +106,28 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: stageset
 subjects: [{kind: ServiceAccount, name: stageset-admission, namespace: stageset-system}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: stageset-admission-watched}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: stageset-admission-watched}
+subjects: [{kind: ServiceAccount, name: stageset-admission, namespace: stageset-system}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: stageset-admission, namespace: stageset-system}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: stageset-admission}
 subjects: [{kind: ServiceAccount, name: stageset-admission, namespace: stageset-system}]`))
 	t.Cleanup(func() {
 		for _, kind := range []string{"ClusterRoleBinding", "ClusterRole"} {
-			i.remove(t, "rbac.authorization.k8s.io/v1", kind)
+			i.remove(t, "rbac.authorization.k8s.io/v1", kind, "-admission")
+			i.remove(t, "rbac.authorization.k8s.io/v1", kind, "-admission-watched")
 		}
 	})
 }
 
-// remove deletes a cluster-scoped object of this release after the test.
-func (i *installation) remove(t testing.TB, apiVersion, kind string) {
+// remove deletes a cluster-scoped object of this release, whose name ends so, after the test.
+func (i *installation) remove(t testing.TB, apiVersion, kind, suffix string) {
 	t.Helper()
-	object := cluster.Ref(apiVersion, kind, "", i.name+"-admission")
+	object := cluster.Ref(apiVersion, kind, "", i.name+suffix)
 	if err := client.IgnoreNotFound(i.client.Delete(context.Background(), object)); err != nil {
 		t.Errorf("deleting %s %s: %v", kind, object.GetName(), err)
 	}
@@ -198,7 +205,7 @@ func (i *installation) secret() *unstructured.Unstructured {
 func (i *installation) removeWebhooks(t testing.TB) {
 	t.Helper()
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		i.remove(t, "admissionregistration.k8s.io/v1", kind)
+		i.remove(t, "admissionregistration.k8s.io/v1", kind, "-admission")
 	}
 }
 

@@ -80,27 +80,11 @@ func Compile(ctx context.Context, config policies.Config) (*policies.Set, error)
 	enabled = slices.DeleteFunc(enabled, func(p v1alpha1.StageSetPolicy) bool { return idle(p.Name, config) })
 	return policies.Compile(ctx, enabled, policies.Options{
 		PlatformNamespaces: config.PlatformNamespaces,
+		TrustNamespaceKeys: config.TrustNamespaceKeys,
 		ParamResources:     config.ParamResources,
 		BuiltIn:            true,
 		Params:             Params(config),
 	})
-}
-
-// Load reads the policy config of a program (--policy-config; see policies.LoadConfig) and compiles the built-in policies as
-// it sets them, within the namespace that the program runs in. The options are what policies are checked with that are stored
-// beside them. An error names the flag.
-func Load(ctx context.Context, path, namespace string) (*policies.Set, policies.CheckOptions, error) {
-	config, err := policies.LoadConfig(path)
-	if err != nil {
-		return nil, policies.CheckOptions{}, fmt.Errorf("--policy-config: %w", err)
-	}
-	config = config.Within(namespace)
-	set, err := Compile(ctx, config)
-	if err != nil {
-		return nil, policies.CheckOptions{}, fmt.Errorf("--policy-config: compiling the built-in policies: %w", err)
-	}
-	check, err := CheckOptions(config)
-	return set, check, err
 }
 
 // CheckOptions are what is needed to check policies that are stored beside the built-in ones.

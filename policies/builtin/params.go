@@ -5,6 +5,7 @@ import "github.com/stageset/stageset/policies"
 // The policies that have parameters of the config.
 const (
 	defaultServiceAccount = "default-service-account"
+	accountRequired       = "service-account-required"
 	authorMayUseAccount   = "author-may-use-service-account"
 	noCrossNamespaceRefs  = "no-cross-namespace-refs"
 	reservedNamespaces    = "reserved-namespaces"
@@ -19,6 +20,7 @@ func Params(config policies.Config) map[string]map[string]any {
 			"defaultServiceAccount": config.DefaultServiceAccount,
 			"trustNamespaceKeys":    config.TrustNamespaceKeys,
 		},
+		accountRequired:      {"controllerIdentity": list(config.AllowControllerIdentity)},
 		authorMayUseAccount:  {"trustedRequesters": list(config.TrustedRequesters)},
 		noCrossNamespaceRefs: {"everywhere": config.NoCrossNamespaceRefs},
 		reservedNamespaces:   {"reservedNamespaces": list(config.ReservedNamespaces)},

@@ -19,11 +19,13 @@ func TestParams(t *testing.T) {
 	config := policies.Config{
 		DefaultServiceAccount: "the-account", TrustedRequesters: []string{"the-requester"},
 		ReservedNamespaces: []string{"the-namespace"}, NoCrossNamespaceRefs: true,
+		AllowControllerIdentity: []string{"*"},
 	}
 	params := builtin.Params(config)
 	for name, want := range map[string]map[string]any{
 		"author-may-use-service-account": {"trustedRequesters": []any{"the-requester"}},
 		"reserved-namespaces":            {"reservedNamespaces": []any{"the-namespace"}},
+		"service-account-required":       {"controllerIdentity": []any{"*"}},
 	} {
 		if diff := cmp.Diff(want, params[name]); diff != "" {
 			t.Errorf("params of %s (-want +got):\n%s", name, diff)
@@ -96,7 +98,7 @@ func TestConfigured(t *testing.T) {
 
 // TestOwnNamespace: without any config, nothing of a tenant goes to where the product runs, which is no tenant's.
 func TestOwnNamespace(t *testing.T) {
-	set, _, err := builtin.Load(t.Context(), "", "own")
+	set, err := builtin.Compile(t.Context(), policies.Config{}.Within("own"))
 	if err != nil {
 		t.Fatal(err)
 	}

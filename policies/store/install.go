@@ -14,8 +14,9 @@ import (
 
 // Install makes the Store of a program that has mgr: mgr runs it, is not ready before it is, and serves its metrics, under
 // which an evaluation without a request is at point (PointReconcile or PointAudit). The built-in policies hold whatever is
-// stored. The scheme of mgr must know StageSetPolicies.
-func Install(mgr manager.Manager, builtIn *policies.Set, point string) (*Store, error) {
+// stored. Namespaces are those whose StageSets the program is about; none is all of them. The scheme of mgr must know
+// StageSetPolicies.
+func Install(mgr manager.Manager, builtIn *policies.Set, point string, namespaces []string) (*Store, error) {
 	direct, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making a client for parameters of policies: %w", err)
@@ -25,7 +26,7 @@ func Install(mgr manager.Manager, builtIn *policies.Set, point string) (*Store, 
 		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
 	}
 	made := New(Options{
-		BuiltIn: builtIn,
+		BuiltIn: builtIn, Namespaces: namespaces,
 		Cache:   mgr.GetCache(),
 		Mapper:  mgr.GetRESTMapper(),
 		Dynamic: direct,

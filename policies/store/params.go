@@ -24,9 +24,11 @@ type selection struct {
 	name, selector string
 }
 
-// selections are what the policies have as parameters. One whose parameters are not in order is evaluated with none, so
-// that nothing is watched for it: above all no kind that is not allowed.
-func selections(list []v1alpha1.StageSetPolicy, problems policies.Problems) map[selection]bool {
+// selections are what the policies have as parameters, about StageSets in the namespaces, or in all if there are none. One whose
+// parameters are not in order is evaluated with none, so that nothing is watched for it: above all no kind that is not allowed.
+func selections(
+	list []v1alpha1.StageSetPolicy, problems policies.Problems, namespaces []string,
+) map[selection]bool {
 	broken := map[string]bool{}
 	for _, problem := range problems {
 		if strings.HasPrefix(problem.Field, "spec.param") {
@@ -51,7 +53,13 @@ func selections(list []v1alpha1.StageSetPolicy, problems policies.Problems) map[
 			}
 			s.selector = selector.String()
 		}
-		found[s] = true
+		if s.namespace != "" || len(namespaces) == 0 {
+			found[s] = true
+			continue
+		}
+		for _, s.namespace = range namespaces {
+			found[s] = true
+		}
 	}
 	return found
 }

@@ -35,10 +35,13 @@ const (
 	lastCalm  = 30 * time.Second
 )
 
-// Options are what a Store is made of. All of them but the metrics are required.
+// Options are what a Store is made of. All of them but the namespaces and the metrics are required.
 type Options struct {
 	// BuiltIn are the compiled built-in policies, which hold whatever is stored.
 	BuiltIn *policies.Set
+	// Namespaces are those whose StageSets the policies are about; none is all of them. Parameters that are in the namespaces
+	// of the StageSets are watched there and nowhere else.
+	Namespaces []string
 	// Cache watches StageSetPolicies; its scheme knows them.
 	Cache cache.Cache
 	// Mapper tells which kinds the cluster serves. It looks again for those that it does not know.
@@ -287,7 +290,7 @@ func (s *Store) compile(ctx context.Context, otherParams bool) error {
 		return fmt.Errorf("compiling the stored policies: %w", err)
 	}
 	// Both old and new parameters are watched while one set takes the place of the other.
-	wanted := selections(list.Items, problems)
+	wanted := selections(list.Items, problems, s.options.Namespaces)
 	s.params.add(ctx, wanted)
 	s.publish(Snapshot{Set: set, Stored: list.Items, Problems: problems})
 	s.params.retain(wanted)

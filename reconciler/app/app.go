@@ -116,10 +116,12 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 		return nil, err
 	}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:                        newScheme(),
-		Client:                        client.Options{HTTPClient: bounded},
-		Logger:                        logger,
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Scheme: newScheme(),
+		Client: client.Options{HTTPClient: bounded},
+		Logger: logger,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: options.Watch.Cache(),
+		},
 		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
 		HealthProbeBindAddress:        options.HealthAddress,
 		PprofBindAddress:              options.Debug.Address,
@@ -186,20 +188,24 @@ func newDialer(options *Options) (*dial.Dialer, error) {
 	return dial.New(allow), nil
 }
 
-// newTenants makes the clients for what tenants name.
-func newTenants(options *Options, own *rest.Config) (*tenant.Clients, error) {
+// newTenants makes the clients for what tenants name; mayOwn tells where that may be done with our own identity.
+func newTenants(options *Options, own *rest.Config, mayOwn func(namespace string) bool) (*tenant.Clients, error) {
 	dialer, err := newDialer(options)
 	if err != nil {
 		return nil, err
 	}
-	return tenant.New(tenant.Options{Config: own, Dialer: dialer, InsecureTLS: options.InsecureTLS})
+	return tenant.New(tenant.Options{Config: own, Own: mayOwn, Dialer: dialer, InsecureTLS: options.InsecureTLS})
 }
 
 // assemble makes the reconciler of its parts.
 func assemble(
 	ctx context.Context, mgr manager.Manager, options *Options, resolver *source.Resolver, fetcher *source.Fetcher,
 ) (*controller.Reconciler, error) {
-	stored, err := addPolicies(ctx, mgr, options)
+	config, err := options.Policies.Load(options.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := addPolicies(ctx, mgr, config, options.Watch.Namespaces)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +213,7 @@ func assemble(
 	if err != nil {
 		return nil, fmt.Errorf("--hash-key-file: %w", err)
 	}
-	tenants, err := newTenants(options, mgr.GetConfig())
+	tenants, err := newTenants(options, mgr.GetConfig(), config.ControllerIdentity)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +234,7 @@ func assemble(
 			Builds:      build.NewCache(renderCacheSize),
 			Hasher:      hasher,
 			Applier:     ownership.Applier{Claims: inventories, Earlier: options.TakeoverManagers},
-			Graph:       controller.Graph{StageSets: mgr.GetClient()},
+			Graph:       controller.Graph{StageSets: mgr.GetClient(), Namespaces: options.Watch.Namespaces},
 			Concurrency: options.ApplyConcurrency,
 			Measure:     controller.Steps{Clock: clock.RealClock{}}.Begin,
 		},
@@ -241,6 +247,7 @@ func assemble(
 			MaxTeardownWait:  options.MaxTeardownWait,
 			ApplyConcurrency: options.ApplyConcurrency,
 			Home:             options.Namespace,
+			Namespaces:       options.Watch.Namespaces,
 		},
 	}, nil
 }

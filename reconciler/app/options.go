@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/process"
 	"github.com/stageset/stageset/reconciler/takeover"
 )
@@ -17,7 +18,8 @@ import (
 type Options struct {
 	Kubeconfig        string
 	Namespace         string
-	PolicyConfig      string
+	Policies          builtin.Flags
+	Watch             process.Watch
 	HashKeyFile       string
 	ArtifactCacheDir  string
 	ArtifactCacheSize int64
@@ -48,8 +50,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"kubeconfig of the cluster; empty uses the in-cluster configuration")
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"),
 		"namespace this runs in, where its lease is; defaults to the environment variable POD_NAMESPACE")
-	flags.StringVar(&o.PolicyConfig, "policy-config", "",
-		"file that configures the built-in policies; must be the file that stageset-admission has")
+	o.Policies.AddFlags(flags)
+	o.Watch.AddFlags(flags)
 	flags.StringVar(&o.HashKeyFile, "hash-key-file", "",
 		"file with at least 32 random bytes, the key of the hashes in inventories; empty makes one that lasts until a restart")
 	flags.StringVar(&o.ArtifactCacheDir, "artifact-cache-dir", os.TempDir()+"/stageset-artifacts",
@@ -105,6 +107,6 @@ func (o *Options) Validate() error {
 	if o.ArtifactCacheSize < 0 {
 		problems = append(problems, fmt.Errorf("--artifact-cache-size is %d: it must not be negative", o.ArtifactCacheSize))
 	}
-	problems = append(problems, o.Debug.Validate(), o.Logging.Validate())
+	problems = append(problems, o.Policies.Validate(), o.Watch.Validate(), o.Debug.Validate(), o.Logging.Validate())
 	return errors.Join(problems...)
 }

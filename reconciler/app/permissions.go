@@ -7,9 +7,10 @@ import (
 	"github.com/stageset/stageset/policies/store"
 )
 
-// Tokens are requested for the accounts that StageSets name; leader election creates and renews one Lease.
+// Tokens are requested for the accounts that StageSets name, by a role of its own, so that an installation can be confined to
+// the namespaces that it is bound in; leader election creates and renews one Lease.
 //
-// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create,roleName=stageset-reconciler-tokens
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=stageset-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=stageset-system,resources=leases,resourceNames=stageset-reconciler,verbs=get;update
 
@@ -21,21 +22,9 @@ const (
 // permissions is everything that the program does with its own account. Whether it may request tokens in a namespace is
 // asked where it does: an installation may be confined to some.
 func permissions(options *Options) []authorizationv1.ResourceAttributes {
-	needed := grants(authorizationv1.ResourceAttributes{Group: v1.GroupVersion.Group, Resource: "stagesets"},
-		"list", "watch", "patch")
-	needed = append(needed, grants(authorizationv1.ResourceAttributes{
-		Group: v1.GroupVersion.Group, Resource: "stagesets", Subresource: "status"}, "patch")...)
-	needed = append(needed, grants(authorizationv1.ResourceAttributes{
-		Group: v1.GroupVersion.Group, Resource: "stageinventories"},
-		"list", "watch", "create", "update", "delete")...)
+	needed := options.Watch.Within(watched())
 	needed = append(needed, store.Permissions(options.Namespace)...)
-	for _, resource := range []string{"externalartifacts", "gitrepositories", "ocirepositories", "buckets"} {
-		needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupSources, Resource: resource},
-			"list", "watch")...)
-	}
 	needed = append(needed, grants(authorizationv1.ResourceAttributes{Resource: "namespaces"}, "get", "list", "watch")...)
-	needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupEvents, Resource: "events"},
-		"create", "patch")...)
 	if options.LeaderElect {
 		lease := authorizationv1.ResourceAttributes{
 			Group: "coordination.k8s.io", Resource: "leases", Namespace: options.Namespace,
@@ -45,6 +34,23 @@ func permissions(options *Options) []authorizationv1.ResourceAttributes {
 		needed = append(needed, grants(lease, "get", "update")...)
 	}
 	return needed
+}
+
+// watched is what the program does in each namespace that it watches.
+func watched() []authorizationv1.ResourceAttributes {
+	needed := grants(authorizationv1.ResourceAttributes{Group: v1.GroupVersion.Group, Resource: "stagesets"},
+		"list", "watch", "patch")
+	needed = append(needed, grants(authorizationv1.ResourceAttributes{
+		Group: v1.GroupVersion.Group, Resource: "stagesets", Subresource: "status"}, "patch")...)
+	needed = append(needed, grants(authorizationv1.ResourceAttributes{
+		Group: v1.GroupVersion.Group, Resource: "stageinventories"},
+		"list", "watch", "create", "update", "delete")...)
+	for _, resource := range []string{"externalartifacts", "gitrepositories", "ocirepositories", "buckets"} {
+		needed = append(needed, grants(authorizationv1.ResourceAttributes{Group: groupSources, Resource: resource},
+			"list", "watch")...)
+	}
+	return append(needed, grants(authorizationv1.ResourceAttributes{Group: groupEvents, Resource: "events"},
+		"create", "patch")...)
 }
 
 // grants is the permission for each of the verbs.

@@ -145,7 +145,8 @@ func (r *Reconciler) reportOrphans(ctx context.Context, snap *snapshot, lost tea
 	orphanedObjects.Add(float64(len(lost.Keys)))
 	var about runtime.Object = snap.set
 	if terminating(snap.namespace) {
-		if snap.namespace == nil {
+		// An event about a Namespace has to be in the namespace default.
+		if snap.namespace == nil || !r.Options.Namespaces.watched(metav1.NamespaceDefault) {
 			return
 		}
 		about = snap.namespace

@@ -32,6 +32,8 @@ type Options struct {
 	MaxTeardownWait time.Duration
 	// Home is the namespace that the reconciler itself lives in; empty if it lives in none.
 	Home string
+	// Namespaces are those that are watched; none is all of them.
+	Namespaces Namespaces
 	// ApplyConcurrency bounds the requests of one release that are under way at once.
 	ApplyConcurrency int
 }

@@ -35,12 +35,14 @@ const (
 
 var indexes = map[string]client.IndexerFunc{indexSource: sourcesOf, indexDependency: dependenciesOf}
 
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=list;watch;patch
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets/status,verbs=patch
-// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stageinventories,verbs=list;watch;create;update;delete
-// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;ocirepositories;buckets,verbs=list;watch
+// What is in namespaces has a role of its own: it is bound in each namespace that is watched, or in the whole cluster.
+//
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets,verbs=list;watch;patch,roleName=stageset-reconciler-watched
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stagesets/status,verbs=patch,roleName=stageset-reconciler-watched
+// +kubebuilder:rbac:groups=stages.metio.wtf,resources=stageinventories,verbs=list;watch;create;update;delete,roleName=stageset-reconciler-watched
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts;gitrepositories;ocirepositories;buckets,verbs=list;watch,roleName=stageset-reconciler-watched
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch,roleName=stageset-reconciler-watched
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller with its indexes and watches; workers are its workers and their queue. Sources are
 // watched with the reconciler's own identity, only to be woken: what is applied is read as the tenant.
@@ -174,14 +176,28 @@ func dependenciesOf(obj client.Object) []string {
 	return keys
 }
 
+// Namespaces are those that are watched; none is all of them. The cache has nothing of others, and to ask it for that is an
+// error.
+type Namespaces []string
+
+// watched tells whether a namespace is.
+func (n Namespaces) watched(namespace string) bool {
+	return len(n) == 0 || slices.Contains(n, namespace)
+}
+
 // Graph is what StageSets depend on, as a cache has them.
 type Graph struct {
 	// StageSets reads from the cache.
 	StageSets client.Reader
+	// Namespaces are those that the cache has.
+	Namespaces Namespaces
 }
 
-// DependsOn implements pipeline.Graph.
+// DependsOn implements pipeline.Graph. What a StageSet in a namespace that is not watched depends on is not known here.
 func (g Graph) DependsOn(ctx context.Context, name types.NamespacedName) ([]types.NamespacedName, error) {
+	if !g.Namespaces.watched(name.Namespace) {
+		return nil, nil
+	}
 	var set v1.StageSet
 	if err := g.StageSets.Get(ctx, name, &set); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -225,6 +241,9 @@ func (r *Reconciler) dependants(ctx context.Context, obj client.Object) []reconc
 
 // residents maps a Namespace to the StageSets in it.
 func (r *Reconciler) residents(ctx context.Context, obj client.Object) []reconcile.Request {
+	if !r.Options.Namespaces.watched(obj.GetName()) {
+		return nil
+	}
 	return r.listed(ctx, client.InNamespace(obj.GetName()))
 }
 

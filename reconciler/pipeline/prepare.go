@@ -249,10 +249,9 @@ func targetScopes(ctx context.Context, stage *PinnedStage, failed *error) build.
 func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageManifests) ([]preflight.Stage, error) {
 	stages := make([]preflight.Stage, 0, len(built))
 	for i, stage := range built {
-		account := pinned.Stages[i].Target.Account()
 		out := preflight.Stage{
 			Name:      stage.Stage,
-			Account:   "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+			Account:   pinned.Stages[i].Target.Account(),
 			Target:    pinned.Stages[i].Target,
 			Ready:     readyChecks(set, pinned.Stages[i].Stage),
 			Conflicts: preflight.ConflictsOf(pinned.Stages[i].Stage),

@@ -2,12 +2,12 @@ package preflight
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/tenant"
 )
 
 // Groups of kinds that others wait for.
@@ -37,6 +37,13 @@ type pendingBinding struct {
 	place
 	key      inventory.Key
 	subjects []string
+}
+
+// concerns is true for a binding that has an account, or a group of it, as a subject.
+func (b pendingBinding) concerns(account tenant.Account) bool {
+	return slices.ContainsFunc(append(account.Groups(), account.Username()), func(identity string) bool {
+		return slices.Contains(b.subjects, identity)
+	})
 }
 
 // deferObjects marks the objects whose dry-run says nothing yet because something that the release itself renders earlier,
@@ -89,7 +96,7 @@ func (p *pending) add(object *Object, at place) {
 }
 
 // blocker names what the object waits for; empty if nothing.
-func (p *pending) blocker(object *Object, at place, account string) string {
+func (p *pending) blocker(object *Object, at place, account tenant.Account) string {
 	for _, key := range needs(object) {
 		if where, rendered := p.objects[key]; rendered && where.before(at) {
 			return key.String()
@@ -100,9 +107,7 @@ func (p *pending) blocker(object *Object, at place, account string) string {
 		return "the CustomResourceDefinition of " + kind.String()
 	}
 	for _, binding := range p.bindings {
-		if binding.before(at) && slices.ContainsFunc(identities(account), func(identity string) bool {
-			return slices.Contains(binding.subjects, identity)
-		}) {
+		if binding.before(at) && binding.concerns(account) {
 			return binding.key.String()
 		}
 	}
@@ -157,18 +162,9 @@ func subjects(binding *unstructured.Unstructured) []string {
 		}
 		name := text(subject, "name")
 		if text(subject, "kind") == "ServiceAccount" {
-			name = userPrefix + text(subject, "namespace") + ":" + name
+			name = tenant.Account{Namespace: text(subject, "namespace"), Name: name}.Username()
 		}
 		names = append(names, name)
 	}
 	return names
-}
-
-// userPrefix begins the user name of every ServiceAccount.
-const userPrefix = "system:serviceaccount:"
-
-// identities are the user and group names of a ServiceAccount's user name.
-func identities(account string) []string {
-	namespace, _, _ := strings.Cut(strings.TrimPrefix(account, userPrefix), ":")
-	return []string{account, "system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
 }

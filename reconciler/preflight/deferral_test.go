@@ -1,8 +1,6 @@
 package preflight
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +10,7 @@ import (
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/drift"
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/tenant"
 )
 
 const (
@@ -50,7 +49,7 @@ func release(t *testing.T, settled []string, stages ...[]string) []ClearedStage 
 	}
 	var cleared []ClearedStage
 	for number, manifests := range stages {
-		stage := Stage{Name: string(rune('a' + number)), Account: "system:serviceaccount:team-a:deployer"}
+		stage := Stage{Name: string(rune('a' + number)), Account: tenant.Account{Namespace: "team-a", Name: "deployer"}}
 		for _, manifest := range manifests {
 			stage.Objects = append(stage.Objects, Rendered{Desired: object(t, manifest), Hash: manifest})
 		}
@@ -109,13 +108,5 @@ func TestDeferral(t *testing.T) {
 				t.Errorf("deferred (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestIdentities(t *testing.T) {
-	got := strings.Join(slices.Sorted(slices.Values(identities("system:serviceaccount:team-a:deployer"))), " ")
-	want := "system:authenticated system:serviceaccount:team-a:deployer system:serviceaccounts system:serviceaccounts:team-a"
-	if got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

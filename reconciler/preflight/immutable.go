@@ -80,7 +80,8 @@ func (c checker) mayRecreate(ctx context.Context, object *Object, refused *immut
 		}
 		if !allowed {
 			refused.reason = v1.ReasonPermissionsMissing
-			refused.advice = fmt.Sprintf("to make it anew, %s needs the permission to %s it", c.stage.account, verb)
+			refused.advice = fmt.Sprintf("to make it anew, %s needs the permission to %s it",
+				c.stage.account.Username(), verb)
 			return refused
 		}
 	}

@@ -50,8 +50,8 @@ type Rendered struct {
 // Stage is one stage of a run as it comes from the build.
 type Stage struct {
 	Name string
-	// Account is the user name that the stage is applied as: system:serviceaccount:<namespace>:<name>.
-	Account string
+	// Account is whom Target acts as.
+	Account tenant.Account
 	Target  Target
 	Objects []Rendered
 	// Ready are the stage's ready checks, namespaces filled in; nil if it has none.
@@ -188,7 +188,7 @@ func (o *Object) Health() health.Result {
 // ClearedStage is a stage whose objects passed the preflight.
 type ClearedStage struct {
 	name      string
-	account   string
+	account   tenant.Account
 	target    Target
 	judge     *health.Judge
 	checks    []ReadyCheck
@@ -199,8 +199,8 @@ type ClearedStage struct {
 // Name is the stage's name.
 func (s ClearedStage) Name() string { return s.name }
 
-// Account is the user name that the stage is applied as.
-func (s ClearedStage) Account() string { return s.account }
+// Account is whom the stage is applied as.
+func (s ClearedStage) Account() tenant.Account { return s.account }
 
 // Target is the cluster as the stage's account sees it.
 func (s ClearedStage) Target() Target { return s.target }
@@ -262,7 +262,7 @@ func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
 	if err != nil {
 		return nil, err
 	}
-	snapshots := map[string]drift.Snapshot{}
+	snapshots := map[tenant.Account]drift.Snapshot{}
 	for i := range stages {
 		stage := &stages[i]
 		snapshot, seen := snapshots[stage.account]
@@ -280,7 +280,7 @@ func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
 }
 
 // recordedOf are the recorded entries of all objects that stages with the account render.
-func recordedOf(in Input, stages []ClearedStage, account string) []drift.Wanted {
+func recordedOf(in Input, stages []ClearedStage, account tenant.Account) []drift.Wanted {
 	recorded := map[inventory.Key]drift.Wanted{}
 	for i, stage := range in.Stages {
 		if stage.Account != account {

@@ -15,6 +15,7 @@ import (
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/ownership"
+	"github.com/stageset/stageset/reconciler/tenant"
 )
 
 // maxProblems is how many problems a message lists before it counts.
@@ -105,13 +106,13 @@ func (p Problem) cause(ctx context.Context) cause {
 	case missesNamespace(p.err):
 		return cause{reason: v1.ReasonApplyFailed, advice: "create it, or have the release render it in this stage or before"}
 	case apierrors.IsForbidden(p.err) && !p.permitted(ctx):
-		return cause{reason: v1.ReasonPermissionsMissing, advice: "a role has to allow it to " + p.stage.account}
+		return cause{reason: v1.ReasonPermissionsMissing, advice: "a role has to allow it to " + p.stage.account.Username()}
 	case apierrors.IsForbidden(p.err) && p.object.key.Group == rbacGroup:
-		return cause{reason: v1.ReasonPermissionsMissing, advice: p.stage.account + " may write it, but only give what it has " +
-			"itself: give it the same permissions, or the verb bind or escalate on the role"}
+		return cause{reason: v1.ReasonPermissionsMissing, advice: p.stage.account.Username() + " may write it, but only give what it " +
+			"has itself: give it the same permissions, or the verb bind or escalate on the role"}
 	case apierrors.IsForbidden(p.err):
-		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account + " has the permission: what refuses is a quota, a " +
-			"policy or another rule of the cluster; change the object, or have the rule changed"}
+		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account.Username() + " has the permission: what refuses is a quota, " +
+			"a policy or another rule of the cluster; change the object, or have the rule changed"}
 	default:
 		return cause{reason: v1.ReasonApplyFailed}
 	}
@@ -135,7 +136,7 @@ func (p Problem) permitted(ctx context.Context) bool {
 }
 
 // cannotAsk is the failure of a target that gives no answer about objects: it may go away by itself.
-func cannotAsk(stage, account string, err error) error {
+func cannotAsk(stage string, account tenant.Account, err error) error {
 	var known *failure.Error
 	if errors.As(err, &known) {
 		return known.InStage(stage)
@@ -144,7 +145,7 @@ func cannotAsk(stage, account string, err error) error {
 	if apierrors.IsForbidden(err) {
 		reason = v1.ReasonPermissionsMissing
 	}
-	failed := failure.NewTransient(reason, "stage %s, as %s: %w", stage, account, err)
+	failed := failure.NewTransient(reason, "stage %s, as %s: %w", stage, account.Username(), err)
 	failed.Stage = stage
 	return failed
 }

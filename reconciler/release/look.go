@@ -94,7 +94,7 @@ func (s *stage) lookAt(ctx context.Context, check *checkResult) error {
 		check.result = health.Result{Verdict: health.Progressing, Message: "of readyChecks does not exist yet"}
 	case apierrors.IsForbidden(err):
 		return failure.NewStalled(v1.ReasonAccessDenied, "stage %s, as %s: %s of readyChecks: %w",
-			s.state.Name, s.cleared.Account(), check.Key, err).InStage(s.state.Name)
+			s.state.Name, s.cleared.Account().Username(), check.Key, err).InStage(s.state.Name)
 	case err != nil && preflight.IsRefusal(err):
 		return failure.NewStalled(v1.ReasonInvalidSpec, "stage %s: %s of readyChecks: %w", s.state.Name, check.Key, err).
 			InStage(s.state.Name)

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/inventory/store"
@@ -67,7 +68,7 @@ func (r Result) Failure(reason string) error {
 		if failed.Denied {
 			text += " (the account has the permission: what refuses is a policy or another rule of the cluster)"
 		}
-		if failed.Denied || !apierrors.IsForbidden(failed.Err) && !failed.OutOfReach {
+		if failed.Denied || !mayNot(failed.Err) && !failed.OutOfReach {
 			kind = failure.Transient
 		}
 		if i < maxNamed {
@@ -76,6 +77,12 @@ func (r Result) Failure(reason string) error {
 	}
 	texts = failure.AndMore(texts, len(r.Failed)-maxNamed)
 	return &failure.Error{Reason: reason, Kind: kind, Err: errors.New("cannot delete " + strings.Join(texts, "; "))}
+}
+
+// mayNot is true for what the account may not do, and for what no account may be used for: the reconciler's own is not allowed
+// any more where it was used.
+func mayNot(err error) bool {
+	return apierrors.IsForbidden(err) || failure.From(err).Reason == v1.ReasonServiceAccountRequired
 }
 
 func names(keys []inventory.Key) string {

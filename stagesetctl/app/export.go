@@ -76,7 +76,8 @@ func (c *cli) export(list []files.Policy, asked *asked) error {
 	for _, policy := range list {
 		options := asked.options(policy)
 		exported, err := policies.Export(&policy.Parsed, policies.ExportOptions{
-			PlatformNamespaces: options.PlatformNamespaces, Params: options.Params[policy.Parsed.Name],
+			PlatformNamespaces: options.PlatformNamespaces, TrustNamespaceKeys: options.TrustNamespaceKeys,
+			Params: options.Params[policy.Parsed.Name],
 		})
 		wrong, err := locate(policy, err)
 		switch {

@@ -68,8 +68,8 @@ func compile(ctx context.Context, asked *asked, list ...files.Policy) (*policies
 // options are those of a Set of list.
 func (a *asked) options(list ...files.Policy) policies.Options {
 	options := policies.Options{
-		PlatformNamespaces: a.config.PlatformNamespaces, Params: builtin.Params(a.config), Lookup: given(a.parameters),
-		ParamResources: a.config.ParamResources,
+		PlatformNamespaces: a.config.PlatformNamespaces, TrustNamespaceKeys: a.config.TrustNamespaceKeys,
+		Params: builtin.Params(a.config), Lookup: given(a.parameters), ParamResources: a.config.ParamResources,
 	}
 	for _, policy := range list {
 		if _, builtIn := options.Params[policy.Parsed.Name]; !builtIn && len(a.parameters) == 1 {
