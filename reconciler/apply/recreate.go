@@ -5,6 +5,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/preflight"
 	"github.com/stageset/stageset/reconciler/tenant"
 )
@@ -23,7 +24,7 @@ func (w *writer) vacate(ctx context.Context, object *preflight.Object) (free, de
 		return true, false, nil // there is another one already
 	case live.GetDeletionTimestamp() != nil:
 		return false, false, nil
-	case preflight.Protected(live):
+	case ownership.Protected(live):
 		return false, false, preflight.ErrProtected // since the preflight
 	}
 	free, err = w.stage.Target().Delete(ctx, gvk, key.Namespace, key.Name, tenant.DeleteOptions{

@@ -81,3 +81,8 @@ func Manages(live *unstructured.Unstructured, manager string) bool {
 		return entry["manager"] == manager && entry["operation"] == string(metav1.ManagedFieldsOperationApply)
 	})
 }
+
+// Protected is true for an object that asks never to be deleted, whether it is rendered or live.
+func Protected(obj *unstructured.Unstructured) bool {
+	return obj.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled
+}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/ownership"
 )
 
 // Conflicts says what happens to an object that the API server does not change, and would take as a new one.
@@ -49,7 +50,7 @@ func (c Conflicts) action(object, live *unstructured.Unstructured) (action v1.Co
 		return action, ""
 	case containers[kind]:
 		return v1.ConflictFail, adviceNever
-	case Protected(object) || Protected(live):
+	case ownership.Protected(object) || ownership.Protected(live):
 		return v1.ConflictFail, adviceKept
 	case dataKinds[kind] && !(action == v1.ConflictRecreate && lossAllowed):
 		return v1.ConflictFail, adviceDataLoss
@@ -62,11 +63,6 @@ func (c Conflicts) action(object, live *unstructured.Unstructured) (action v1.Co
 
 // ErrProtected is the refusal to delete an object that asks never to be deleted.
 var ErrProtected = errors.New(adviceKept)
-
-// Protected is true for an object that asks never to be deleted.
-func Protected(object *unstructured.Unstructured) bool {
-	return object.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled
-}
 
 func (c Conflicts) choose(object *unstructured.Unstructured) (action v1.ConflictAction, lossAllowed bool) {
 	for _, rule := range c.Rules {

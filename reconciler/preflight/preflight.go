@@ -166,7 +166,7 @@ func (o *Object) Entry(recorded map[inventory.Key]v1.InventoryEntry) v1.Inventor
 }
 
 // Keep is true when the object asks never to be deleted.
-func (o *Object) Keep() bool { return Protected(o.rendered.Desired) }
+func (o *Object) Keep() bool { return ownership.Protected(o.rendered.Desired) }
 
 // refreshed has the numbers of a live object that a dry-run found to be as applied, so that the next pass need not ask
 // again.

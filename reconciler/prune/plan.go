@@ -8,7 +8,6 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/inventory"
-	"github.com/stageset/stageset/reconciler/waves"
 )
 
 // Step is what is deleted together: entries of one stage, as one account.
@@ -102,22 +101,3 @@ func (r ranks) of(leftover inventory.Leftover) rank {
 }
 
 const rbacGroup = "rbac.authorization.k8s.io"
-
-// waves are the step's entries from the last wave to the first.
-func (s Step) waves() [][]v1.InventoryEntry {
-	byWave := map[int][]v1.InventoryEntry{}
-	var numbers []int
-	for _, entry := range s.Entries {
-		number := waves.OfKind(schema.GroupKind{Group: entry.Group, Kind: entry.Kind})
-		if byWave[number] == nil {
-			numbers = append(numbers, number)
-		}
-		byWave[number] = append(byWave[number], entry)
-	}
-	slices.SortFunc(numbers, func(a, b int) int { return b - a })
-	ordered := make([][]v1.InventoryEntry, 0, len(numbers))
-	for _, number := range numbers {
-		ordered = append(ordered, byWave[number])
-	}
-	return ordered
-}

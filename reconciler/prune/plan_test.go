@@ -121,20 +121,3 @@ func TestPlan(t *testing.T) {
 		})
 	}
 }
-
-func TestWavesOfAStepAreReversed(t *testing.T) {
-	step := Plan("team-a", []inventory.Leftover{
-		leftover("one", 0, "d", "", "Namespace", "ns"),
-		leftover("one", 0, "d", "", "ConfigMap", "config"),
-		leftover("one", 0, "d", "apps", "Deployment", "web"),
-	})[0]
-	var got []string
-	for _, wave := range step.waves() {
-		for _, entry := range wave {
-			got = append(got, entry.Name)
-		}
-	}
-	if diff := cmp.Diff([]string{"web", "config", "ns"}, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
-}

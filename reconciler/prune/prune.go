@@ -4,13 +4,10 @@ package prune
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -38,7 +35,7 @@ type Facts interface {
 	May(ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string) (bool, error)
 }
 
-// Outcome says what became of the entries of one step. Keys are in stable order.
+// Outcome says what became of the entries of one step, in their order. What is in none of its lists is left for a later call.
 type Outcome struct {
 	// Gone entries were seen not to exist, or to be objects that are not ours.
 	Gone []inventory.Key
@@ -62,109 +59,55 @@ type Failure struct {
 	OutOfReach bool
 }
 
-// Done is true when nothing of the step is left to be deleted.
-func (o Outcome) Done() bool { return len(o.Waiting) == 0 && len(o.Failed) == 0 }
-
-// fate is what became of one entry.
-type fate int
-
-const (
-	gone fate = iota
-	kept
-	waiting
-)
-
-// result is the fate of an entry; since is when the deletion of one that waits began, zero if it has only just been asked
-// for; denied is Failure.Denied.
-type result struct {
-	fate
-	since  time.Time
-	denied bool
-}
-
-// Run deletes the entries of one step, wave by wave from the last to the first, up to concurrency at once.
+// Run deletes the entries of one step, wave by wave from the last to the first, up to concurrency at once. What is named by
+// an object that is still being deleted, as what it depends on, is left for a later call: it may be needed until then.
 func Run(ctx context.Context, target Target, owner ownership.Owner, step Step, concurrency int) Outcome {
-	var (
-		mu      sync.Mutex
-		outcome Outcome
-	)
-	for _, wave := range step.waves() {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(max(concurrency, 1))
-		for _, entry := range wave {
-			group.Go(func() error {
-				became, err := remove(ctx, target, owner, entry)
-				became.denied = apierrors.IsForbidden(err) && permitted(ctx, target, entry)
-				mu.Lock()
-				defer mu.Unlock()
-				outcome.add(inventory.EntryKey(entry), became, err)
-				return nil
-			})
-		}
-		_ = group.Wait() // every error is in the outcome
+	all := make([]*found, 0, len(step.Entries))
+	for _, entry := range step.Entries {
+		all = append(all, &found{entry: entry, gvk: inventory.EntryGVK(entry)})
 	}
-	outcome.sort()
+	each(all, concurrency, func(one *found) { one.look(ctx, target, owner) })
+	for _, wave := range inReverse(all) {
+		each(wave, concurrency, func(one *found) { one.remove(ctx, target) })
+	}
+	each(all, concurrency, func(one *found) {
+		one.denied = apierrors.IsForbidden(one.err) && permitted(ctx, target, one.entry)
+	})
+	var outcome Outcome
+	for _, one := range all {
+		outcome.add(one)
+	}
 	return outcome
 }
 
-func (o *Outcome) add(key inventory.Key, became result, err error) {
+// each does something about each entry, up to concurrency at once.
+func each(all []*found, concurrency int, do func(*found)) {
+	var group errgroup.Group
+	group.SetLimit(max(concurrency, 1))
+	for _, one := range all {
+		group.Go(func() error {
+			do(one)
+			return nil
+		})
+	}
+	_ = group.Wait() // every error is in what was found
+}
+
+func (o *Outcome) add(one *found) {
+	key := inventory.EntryKey(one.entry)
 	switch {
-	case err != nil:
-		o.Failed = append(o.Failed, Failure{Key: key, Err: err, Denied: became.denied})
-	case became.fate == gone:
+	case one.err != nil:
+		o.Failed = append(o.Failed, Failure{Key: key, Err: one.err, Denied: one.denied})
+	case one.fate == gone:
 		o.Gone = append(o.Gone, key)
-	case became.fate == kept:
+	case one.fate == kept:
 		o.Kept = append(o.Kept, key)
-	default:
-		if len(o.Waiting) == 0 || became.since.IsZero() || !o.Since.IsZero() && became.since.After(o.Since) {
-			o.Since = became.since
+	case one.fate == waiting:
+		if len(o.Waiting) == 0 || one.since.IsZero() || !o.Since.IsZero() && one.since.After(o.Since) {
+			o.Since = one.since
 		}
 		o.Waiting = append(o.Waiting, key)
 	}
-}
-
-func (o *Outcome) sort() {
-	slices.SortFunc(o.Gone, inventory.Compare)
-	slices.SortFunc(o.Kept, inventory.Compare)
-	slices.SortFunc(o.Waiting, inventory.Compare)
-	slices.SortFunc(o.Failed, func(a, b Failure) int { return inventory.Compare(a.Key, b.Key) })
-}
-
-// remove deletes one entry, or finds out that there is nothing to delete.
-func remove(ctx context.Context, target Target, owner ownership.Owner, entry v1.InventoryEntry) (result, error) {
-	gvk := inventory.EntryGVK(entry)
-	live, err := target.Get(ctx, gvk, entry.Namespace, entry.Name)
-	if meta.IsNoMatchError(err) {
-		// The version that it was applied in is no longer served; the object may still exist in another.
-		if gvk.Version, err = target.Version(ctx, gvk.GroupKind()); gvk.Version == "" {
-			return result{fate: gone}, err
-		}
-		live, err = target.Get(ctx, gvk, entry.Namespace, entry.Name)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		return result{fate: gone}, nil
-	case err != nil:
-		return result{}, err
-	case !ours(live, owner, entry):
-		return result{fate: gone}, nil
-	case entry.Keep, live.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled:
-		return result{fate: kept}, nil
-	case live.GetDeletionTimestamp() != nil:
-		return result{fate: waiting, since: askedAt(live)}, nil
-	}
-	options := tenant.DeleteOptions{UID: live.GetUID(), ResourceVersion: live.GetResourceVersion()}
-	deleted, err := target.Delete(ctx, gvk, entry.Namespace, entry.Name, options)
-	switch {
-	case apierrors.IsConflict(err):
-		// Somebody wrote it between our read and our delete; the next look decides anew.
-		return result{fate: waiting}, nil
-	case err != nil:
-		return result{}, err
-	case deleted:
-		return result{fate: gone}, nil
-	}
-	return result{fate: waiting}, nil
 }
 
 // permitted is true when the account has every permission that deleting the entry needs, so that a refusal is not about
@@ -177,27 +120,4 @@ func permitted(ctx context.Context, target Facts, entry v1.InventoryEntry) bool 
 		}
 	}
 	return true
-}
-
-// askedAt is when the deletion of an object was asked for: its deletionTimestamp is that and the grace period.
-func askedAt(live *unstructured.Unstructured) time.Time {
-	at := live.GetDeletionTimestamp().Time
-	if grace := live.GetDeletionGracePeriodSeconds(); grace != nil {
-		at = at.Add(-time.Duration(*grace) * time.Second)
-	}
-	return at
-}
-
-// ours is true when the live object is the one that the entry names, and we have applied it. An entry without a
-// resourceVersion was written ahead of an apply whose answer never came: the UID, if it has one, is that of an object which
-// was there before and may never have become ours. Then our manager's entry in managedFields decides. An object that another
-// StageSet has applied since, which an inventory from a backup may name, is that one's.
-func ours(live *unstructured.Unstructured, owner ownership.Owner, entry v1.InventoryEntry) bool {
-	if entry.UID != "" && entry.UID != live.GetUID() {
-		return false
-	}
-	if other, stamped := ownership.Of(live); stamped && other != owner && ownership.Manages(live, other.FieldManager()) {
-		return false
-	}
-	return entry.UID != "" && entry.ResourceVersion != "" || ownership.Manages(live, owner.FieldManager())
 }

@@ -3,6 +3,7 @@ package prune
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,6 +192,61 @@ func TestWhoForbidsADelete(t *testing.T) {
 			outcome := Run(t.Context(), target, shop, Step{Entries: []v1.InventoryEntry{applied("a")}}, 1)
 			if len(outcome.Failed) != 1 || outcome.Failed[0].Denied != tc.denied {
 				t.Errorf("failed %+v, want one, with Denied %t", outcome.Failed, tc.denied)
+			}
+		})
+	}
+}
+
+// What an object names goes after the object, and not before it is gone; kinds go in the reverse of the order in which they
+// are applied.
+func TestOrderOfDeletion(t *testing.T) {
+	named := func(kind, name, names string, held bool) (v1.InventoryEntry, *unstructured.Unstructured) {
+		entry := applied(name)
+		entry.Kind = kind
+		return entry, object(func(live *unstructured.Unstructured) {
+			if names != "" {
+				live.SetAnnotations(map[string]string{v1.AnnotationDependsOn: "/namespaces/team-a/" + names})
+			}
+			if held {
+				live.SetFinalizers([]string{"hold"})
+			}
+		})
+	}
+	for name, tc := range map[string]struct {
+		// objects are "Kind name", with " -> Kind/name" that it names, and " (held)" by a finalizer.
+		objects []string
+		want    []string
+		waiting []inventory.Key
+	}{
+		"by kind": {
+			objects: []string{"Namespace ns", "ConfigMap config", "Pod web"}, want: []string{"web", "config", "ns"},
+		},
+		"by what they name": {
+			objects: []string{"ConfigMap c -> ConfigMap/b", "ConfigMap b -> Pod/a", "Pod a"}, want: []string{"c", "b", "a"},
+		},
+		"held by what names it": {
+			objects: []string{"ConfigMap c -> ConfigMap/b", "ConfigMap b -> ConfigMap/a (held)", "ConfigMap a", "ConfigMap d"},
+			want:    []string{"c", "b", "d"}, waiting: keys("b"),
+		},
+		"in a circle":      {objects: []string{"ConfigMap a -> ConfigMap/b", "ConfigMap b -> ConfigMap/a"}, want: []string{"a", "b"}},
+		"what is not here": {objects: []string{"ConfigMap a -> ConfigMap/other", "ConfigMap b -> nothing"}, want: []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := &answers{objects: map[string]*unstructured.Unstructured{}, errs: map[string]error{}}
+			var step Step
+			for _, text := range tc.objects {
+				text, held := strings.CutSuffix(text, " (held)")
+				text, names, _ := strings.Cut(text, " -> ")
+				kind, name, _ := strings.Cut(text, " ")
+				entry, live := named(kind, name, names, held)
+				step.Entries, target.objects[name] = append(step.Entries, entry), live
+			}
+			outcome := Run(t.Context(), target, shop, step, 1)
+			if diff := cmp.Diff(tc.want, target.deleted); diff != "" {
+				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.waiting, outcome.Waiting); diff != "" {
+				t.Errorf("waiting (-want +got):\n%s", diff)
 			}
 		})
 	}

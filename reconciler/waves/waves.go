@@ -28,6 +28,9 @@ type Object struct {
 	ranked bool
 }
 
+// After are the objects of the same stage that the object names; Order finds them.
+func (o *Object) After() []*Object { return o.after }
+
 // Problem is a reference of an object that cannot be honoured.
 type Problem struct {
 	// Stage is the index of the stage, and Object the object with the annotation.
