@@ -243,3 +243,19 @@ func TestTransportIgnoresProxiesOfTheEnvironment(t *testing.T) {
 		t.Errorf("%d connections to the proxy", got)
 	}
 }
+
+// What is written as an address is judged as such, whatever it is called; what a name leads to is not known yet.
+func TestCheckHost(t *testing.T) {
+	admits := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+	for host, refused := range map[string]bool{
+		"127.0.0.1": true, "localhost": true, "LOCALHOST.": true, "api.localhost": true, "::1": true, "169.254.169.254": true,
+		"::ffff:127.0.0.1": true, "10.0.0.1": false, "api.example.com": false, "localhost.example.com": false, "127.1": false,
+	} {
+		if err := New(nil).CheckHost(host); (err != nil) != refused {
+			t.Errorf("%s: %v, want it refused: %t", host, err, refused)
+		}
+	}
+	if err := admits.CheckHost("localhost"); err != nil {
+		t.Errorf("a loopback address that is admitted: %v", err)
+	}
+}

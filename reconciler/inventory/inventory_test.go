@@ -116,6 +116,15 @@ func TestLeftovers(t *testing.T) {
 			desired: keys("a"),
 			want:    []string{"one a", "one b"},
 		},
+		// What is there by two names of one cluster is one object.
+		"the same cluster by another URL": {
+			records: []Record{
+				record("one", 0, confirmed("a", "1"), confirmed("b", "2")),
+				elsewhere(record("one", 0, confirmed("a", "1"), confirmed("b", "3"), confirmed("c", "4"))),
+			},
+			desired: keys("a", "b"),
+			want:    []string{"one b", "one c"},
+		},
 		"everything, from the last stage to the first": {
 			records: []Record{record("one", 0, entry("b"), entry("a")), record("two", 1, entry("d"), entry("c"))},
 			want:    []string{"two c", "two d", "one a", "one b"},

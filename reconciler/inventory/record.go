@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	v1 "github.com/stageset/stageset/api/v1"
 )
 
@@ -76,12 +78,15 @@ type Leftover struct {
 
 // Leftovers are the entries of all records that desired, the objects of a release on a cluster, does not hold: what left the
 // release. An object that moved to another stage is desired, and therefore no leftover; one that the release has on another
-// cluster now is one. The order is by position from the last stage to the first, then by key.
+// cluster now is one, unless it has the same UID there: then it is one cluster by two names. The order is by position from the
+// last stage to the first, then by key.
 func Leftovers(records []Record, desired map[Key]bool, cluster string) []Leftover {
 	var left []Leftover
+	kept := uidsOn(cluster, records, desired)
 	for _, record := range records {
 		for _, key := range record.Keys() {
-			if !desired[key] || record.Target.Cluster != cluster {
+			here := desired[key] && record.Target.Cluster == cluster
+			if !here && !kept[record.Entries[key].UID] {
 				left = append(left, Leftover{
 					Record: record.ID(), Position: record.Position, Prune: record.Prune, Entry: record.Entries[key],
 				})
@@ -90,6 +95,19 @@ func Leftovers(records []Record, desired map[Key]bool, cluster string) []Leftove
 	}
 	slices.SortStableFunc(left, func(a, b Leftover) int { return cmp.Compare(b.Position, a.Position) })
 	return left
+}
+
+// uidsOn are the UIDs of desired objects that are recorded on a cluster.
+func uidsOn(cluster string, records []Record, desired map[Key]bool) map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, record := range records {
+		for key, entry := range record.Entries {
+			if record.Target.Cluster == cluster && desired[key] && entry.UID != "" {
+				uids[entry.UID] = true
+			}
+		}
+	}
+	return uids
 }
 
 // Shrink is records without what is no longer theirs: an entry stays if its record is the current one of the stage that
