@@ -13,8 +13,8 @@ MODULE := github.com/stageset/stageset
 TOOL := go tool -modfile=$(CURDIR)/go.tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build bin/stageset-admission bin/stageset-reconciler bin/stagesetctl release-binaries run clean generate check-generated lint format
-.PHONY: test test-unit test-cluster test-controlplane test-e2e fuzz bench
+.PHONY: help build bin/stageset-admission bin/stageset-reconciler bin/stagesetctl release-binaries run clean
+.PHONY: generate check-generated lint format test test-unit test-cluster test-controlplane test-e2e fuzz bench
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^## / {print substr($$0, 4) ":"} \
@@ -53,7 +53,7 @@ OUT ?= .
 GENERATE := $(TOOL) controller-gen
 RBAC = paths=./$(1)/... paths=./policies/store rbac:roleName=stageset-$(1),fileName=$(1)-rbac.yaml output:rbac:dir=$(OUT)/charts/stageset/files
 
-generate: ## Write what is generated: deep copies, CRDs, RBAC, the list of flags, what the chart has of them
+generate: ## Write what is generated: deep copies, CRDs, RBAC, lists of flags and values
 	$(GENERATE) paths=./api/v1 object output:object:dir=$(OUT)/api/v1 crd output:crd:dir=$(OUT)/api/crds
 	$(GENERATE) paths=./api/v1alpha1 object output:object:dir=$(OUT)/api/v1alpha1 crd output:crd:dir=$(OUT)/api/crds
 	$(GENERATE) $(call RBAC,admission)

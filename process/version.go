@@ -5,8 +5,8 @@ import (
 	"runtime"
 )
 
-// version and revision are what the linker puts in ("make release-binaries"): the version of the release, and the commit that
-// it is built from.
+// version and revision are what the linker puts in ("make release-binaries"): the version of the release, and the commit
+// that it is built from.
 var (
 	version  = "development"
 	revision = "unknown"

@@ -92,7 +92,7 @@ func (r *release) rules(t *testing.T, role rbacv1.RoleRef, namespace string) []g
 	return granted
 }
 
-// checkGrants compares, in both directions, what the chart grants with what the programs have asked for since the mark, T-18.
+// T-18: checkGrants compares, in both directions, what the chart grants with what the programs have done since the mark.
 func (n *tenant) checkGrants(t *testing.T, mark cluster.AuditMark) {
 	n.useGrants(t)
 	for _, component := range []string{"admission", "reconciler"} {

@@ -1,6 +1,6 @@
-// Package chart_test installs the chart with the real helm, on a real API server that admits only restricted Pods, and runs the
-// built programs with exactly what was rendered: arguments, policy config, and tokens of the accounts that the chart binds. It
-// never renders the chart by other means than helm's.
+// Package chart_test installs the chart with the real helm, on a real API server that admits only restricted Pods, and runs
+// the built programs with exactly what was rendered: arguments, policy config, and tokens of the accounts that the chart
+// binds. It never renders the chart by other means than helm's.
 package chart_test
 
 import (

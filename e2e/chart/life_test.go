@@ -63,8 +63,8 @@ func TestLifeOfARelease(t *testing.T) {
 	n.WaitGone(t, cluster.Ref("v1", "ConfigMap", n.namespace, "app"))
 }
 
-// asksForLists has the clients of both programs begin a watch with a list, as they do with an API server that does not stream
-// what there is already: then it shows whether they may.
+// asksForLists has the clients of both programs begin a watch with a list, as they do with an API server that does not
+// stream what there is already: then it shows whether they may.
 const asksForLists = `
 admission: {env: [{name: KUBE_FEATURE_WatchListClient, value: "false"}]}
 reconciler: {env: [{name: KUBE_FEATURE_WatchListClient, value: "false"}]}`

@@ -65,8 +65,8 @@ func ports(t *testing.T) []any {
 // helm runs a command of helm on this release with its values, and more arguments.
 func (r *release) helm(t *testing.T, command string, args ...string) string {
 	t.Helper()
-	args = append(append(strings.Fields(command), r.name, "--namespace", r.namespace, "--kubeconfig", r.Kubeconfig), args...)
-	output, err := helm(t, args...)
+	own := append(strings.Fields(command), r.name, "--namespace", r.namespace, "--kubeconfig", r.Kubeconfig)
+	output, err := helm(t, append(own, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,8 @@ func (r *release) install(t *testing.T) {
 }
 
 // start runs a program of the release as its Pod would: with the arguments and the environment of the Deployment that was
-// installed, and a token of its account. What only a container has is translated: the places of volumes, and addresses that are not loopback's.
+// installed, and a token of its account. What only a container has is translated: the places of volumes, and addresses that
+// are not loopback's.
 func (r *release) start(t *testing.T, component string) *process.Process {
 	t.Helper()
 	var deployment appsv1.Deployment

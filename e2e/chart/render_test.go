@@ -22,7 +22,8 @@ var modes = map[string]string{
 	defaults:          "",
 	"single-tenant":   "rbac: {clusterAdmin: true}",
 	"some-accounts":   "rbac: {tokenRequest: {namespaces: [team-a, team-b], audiences: [https://issuer.example.com]}}",
-	"trusted-keys":    "tenancy: {trustNamespaceLabel: true, defaultServiceAccount: deployer, platformNamespaces: [flux-system]}",
+	"trusted-keys": `
+tenancy: {trustNamespaceLabel: true, defaultServiceAccount: deployer, platformNamespaces: [flux-system]}`,
 	"some-namespaces": "controller: {watchNamespaces: [team-a, team-b]}",
 	"confined":        "controller: {noCrossNamespaceRefs: true}",
 	"delete-policies": "webhook: {deletePolicies: true, servicePort: 8443}",
@@ -90,7 +91,8 @@ func TestRenderings(t *testing.T) {
 	}
 }
 
-// documents are the objects of a mode as YAML, each under its name, without CRDs, what all have, and what differs with each value.
+// documents are the objects of a mode as YAML, each under its name, without CRDs, what all have, and what differs with each
+// value.
 func documents(t *testing.T, mode string) []string {
 	t.Helper()
 	var texts []string
@@ -224,9 +226,11 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"a duration":             {"reconciler: {flags: {default-interval: 10}}", "at '/reconciler/flags/default-interval'"},
 		"a namespace":            {"rbac: {tokenRequest: {namespaces: [Team]}}", "at '/rbac/tokenRequest/namespaces/0'"},
 		"an audience":            {`rbac: {tokenRequest: {audiences: ["a' || true"]}}`, "at '/rbac/tokenRequest/audiences/0'"},
-		"Secrets as parameters":  {"policies: {paramResources: [{apiVersion: v1, kind: Secret, resource: secrets}]}", "/kind': 'not' failed"},
+		"Secrets as parameters": {
+			"policies: {paramResources: [{apiVersion: v1, kind: Secret, resource: secrets}]}", "/kind': 'not' failed"},
 		"a switch":               {"policies: {rules: {verified-source: Enforce}}", "at '/policies/rules/verified-source'"},
-		"a public debug address": {`admission: {flags: {debug-bind-address: ":6060"}}`, "at '/admission/flags/debug-bind-address'"},
+		"a public debug address": {
+			`admission: {flags: {debug-bind-address: ":6060"}}`, "at '/admission/flags/debug-bind-address'"},
 		"files without a Secret": {"admission: {flags: {cert-provider: files}}", "at '/admission/certificateSecret': minLength"},
 		"a Secret without files": {"admission: {certificateSecret: own}", "at '/admission/certificateSecret': maxLength"},
 		"tenants who are cluster-admin": {

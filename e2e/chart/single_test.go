@@ -13,8 +13,8 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// With rbac.clusterAdmin a StageSet that names no account is applied as the reconciler, one that names an account still as that
-// account, and no built-in role may write one.
+// With rbac.clusterAdmin a StageSet that names no account is applied as the reconciler, one that names an account still as
+// that account, and no built-in role may write one.
 func TestSingleTenant(t *testing.T) {
 	cluster.Shared(t).InstallCRDs(t, crds.FS)
 	r := prepare(t, "single", "{crds: {install: false}, rbac: {clusterAdmin: true}}")
@@ -30,7 +30,8 @@ func TestSingleTenant(t *testing.T) {
 	revision := n.commit(t, "nobody", "1")
 	n.create(t, nobody)
 	n.ready(t, nobody, revision)
-	written := mark.Since(t, cluster.ByAccount(r.namespace, r.name+"-reconciler"), cluster.InNamespace(n.namespace), cluster.Writes)
+	own := cluster.ByAccount(r.namespace, r.name+"-reconciler")
+	written := mark.Since(t, own, cluster.InNamespace(n.namespace), cluster.Writes)
 	if !slices.ContainsFunc(written, func(event cluster.AuditEvent) bool { return event.Resource == "configmaps" }) {
 		t.Errorf("the reconciler has not written the ConfigMap itself: %v", written)
 	}

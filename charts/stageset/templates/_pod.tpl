@@ -77,7 +77,9 @@ topologySpreadConstraints:
 {{- /* What the containers of both programs have in common; the arguments are last, so that flags can follow. */ -}}
 {{- define "stageset.container" -}}
 name: {{ .component }}
-image: {{ .values.image.repository }}{{ with .values.image.digest }}@{{ . }}{{ else }}:{{ .values.image.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- with .values.image }}
+image: {{ .repository }}{{ empty .digest | ternary ":" "@" }}{{ .digest | default .tag | default $.root.Chart.AppVersion }}
+{{- end }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false
