@@ -8,6 +8,9 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled: nothing will change without somebody's change.
 	ConditionStalled = "Stalled"
+	// ConditionPreflight: the accounts have the permissions that the release needs; False names what they lack. It is there
+	// once that was asked.
+	ConditionPreflight = "Preflight"
 )
 
 // Reasons of the conditions; docs/reasons.md has a row for each, with meaning, cause and fix.

@@ -42,7 +42,8 @@ type ChangeSet struct {
 // Stage writes the changed objects of a stage wave by wave, up to concurrency at once, and passes over those in done,
 // which an earlier call wrote. It ends before the first wave that comes after a gate which comes after what it wrote:
 // whether the gate is healthy is for the caller to say, and to call again. It ends after a wave with an object that cannot
-// be made anew yet. Objects whose dry-run had to wait are dry-run before their wave's first write. A wave that fails ends
+// be made anew yet. Objects whose dry-run had to wait are dry-run before their wave's first write, and permissions that the
+// release itself may have given are asked for before that. A wave that fails ends
 // the apply with all of its errors as one *failure.Error; what was written is in the ChangeSet in any case.
 func Stage(
 	ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options,
@@ -52,6 +53,9 @@ func Stage(
 	for number, wave := range pending {
 		if number > 0 && stage.Gated(pending[0][0].Wave(), wave[0].Wave()) {
 			break
+		}
+		if err := cleared.Permit(ctx, stage, wave[0].Wave()); err != nil {
+			return *writer.set, err
 		}
 		err := writer.writeWave(ctx, wave)
 		if err != nil || len(writer.set.Leaving) > 0 {

@@ -49,6 +49,7 @@ func (p *Pipeline) Prepare(
 	}
 	defer p.step("preflight")()
 	in.Recorded, in.Loops = pinned.Recorded(memory.Records), memory.Loops
+	in.Leaving = left(set, pinned, in.Stages, memory.Records)
 	repeat(set, in.Stages, in.Recorded)
 	return preflight.Check(ctx, in)
 }
@@ -255,6 +256,7 @@ func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageMan
 			Target:    pinned.Stages[i].Target,
 			Ready:     readyChecks(set, pinned.Stages[i].Stage),
 			Conflicts: preflight.ConflictsOf(pinned.Stages[i].Stage),
+			Prunes:    prunes(set, stage.Stage, true),
 		}
 		for _, object := range stage.Objects() {
 			desired := Owner(set).Stamp(object.Unstructured, stage.Stage)

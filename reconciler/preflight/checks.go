@@ -25,12 +25,12 @@ type ReadyCheck struct {
 func open(ctx context.Context, in Input) ([]ClearedStage, error) {
 	stages := make([]ClearedStage, 0, len(in.Stages))
 	var problems []error
-	for _, stage := range in.Stages {
+	for number, stage := range in.Stages {
 		checks, judge, err := ready(ctx, stage)
 		problems = append(problems, err)
 		stages = append(stages, ClearedStage{
-			name: stage.Name, account: stage.Account, target: stage.Target, checks: checks, judge: judge,
-			conflicts: stage.Conflicts,
+			number: number, name: stage.Name, account: stage.Account, target: stage.Target, checks: checks, judge: judge,
+			conflicts: stage.Conflicts, prunes: stage.Prunes,
 		})
 	}
 	return stages, failure.Join(problems...)

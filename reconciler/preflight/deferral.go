@@ -31,6 +31,7 @@ type pending struct {
 	objects  map[inventory.Key]place
 	kinds    map[schema.GroupKind]place
 	bindings []pendingBinding
+	gifts    []gift
 }
 
 type pendingBinding struct {
@@ -54,8 +55,10 @@ func deferObjects(stages []ClearedStage) {
 	waiting := collect(stages)
 	for number, stage := range stages {
 		for _, object := range stage.objects {
+			at := place{stage: number, wave: object.wave}
+			object.gift = waiting.gift(at, stage.account)
 			if object.Changed() {
-				object.waitsFor = waiting.blocker(object, place{stage: number, wave: object.wave}, stage.account)
+				object.waitsFor = waiting.blocker(object, at, stage.account)
 			}
 		}
 	}
@@ -68,6 +71,11 @@ func collect(stages []ClearedStage) pending {
 			if !object.settled() {
 				waiting.add(object, place{stage: number, wave: object.wave})
 			}
+		}
+	}
+	for number, stage := range stages {
+		for _, object := range stage.objects {
+			waiting.addGift(object, place{stage: number, wave: object.wave})
 		}
 	}
 	return waiting
@@ -125,11 +133,7 @@ func needs(object *Object) []inventory.Key {
 	switch object.key.GroupKind() {
 	case schema.GroupKind{Group: rbacGroup, Kind: "RoleBinding"},
 		schema.GroupKind{Group: rbacGroup, Kind: "ClusterRoleBinding"}:
-		role := inventory.Key{Group: rbacGroup, Kind: text(obj, "roleRef", "kind"), Name: text(obj, "roleRef", "name")}
-		if role.Kind == "Role" {
-			role.Namespace = namespace
-		}
-		keys = append(keys, role)
+		keys = append(keys, boundRole(object))
 	case schema.GroupKind{Kind: "Pod"}:
 		keys = append(keys,
 			inventory.Key{Kind: "ServiceAccount", Namespace: namespace, Name: text(obj, "spec", "serviceAccountName")},
@@ -138,6 +142,16 @@ func needs(object *Object) []inventory.Key {
 		)
 	}
 	return keys
+}
+
+// boundRole is the role that a binding gives.
+func boundRole(binding *Object) inventory.Key {
+	obj := binding.Desired().Object
+	role := inventory.Key{Group: rbacGroup, Kind: text(obj, "roleRef", "kind"), Name: text(obj, "roleRef", "name")}
+	if role.Kind == "Role" {
+		role.Namespace = binding.key.Namespace
+	}
+	return role
 }
 
 // text is a string field; empty when it is missing or no string, which the API server will say better.

@@ -45,6 +45,8 @@ func (b *busy) Apply(context.Context, *unstructured.Unstructured, tenant.ApplyOp
 	return b.object("applied"), nil
 }
 
+func (b *busy) HasScale(context.Context, schema.GroupVersionKind) (bool, error) { return false, nil }
+
 func (b *busy) HasStatus(context.Context, schema.GroupVersionKind) bool { return b.hasStatus }
 
 // What others write between the two looks at an object that never stands still is no drift; what differs all the same is.

@@ -33,8 +33,7 @@ func (e *immutableError) Unwrap() error { return e.refusal }
 // stage's conflicts say happens: the object will be recreated, is left alone, or is an *immutableError. Every other refusal
 // stays what it is. The wording of a refusal does not count, since webhooks and policies word it as they like.
 func (c checker) resolve(ctx context.Context, object *Object, refusal error) error {
-	if !mayBeAboutChange(refusal) || apierrors.IsForbidden(refusal) &&
-		(object.key.Group == rbacGroup || !c.stage.Problem(object, refusal).permitted(ctx)) {
+	if !mayBeAboutChange(refusal) || apierrors.IsForbidden(refusal) && !c.mayBePolicy(ctx, object) {
 		return refusal
 	}
 	desired := object.Desired()
@@ -72,20 +71,28 @@ func (c checker) resolve(ctx context.Context, object *Object, refusal error) err
 
 // mayRecreate is refused, with the permission that the account lacks to make the object anew; nil if it lacks none.
 func (c checker) mayRecreate(ctx context.Context, object *Object, refused *immutableError) error {
-	for _, verb := range []string{"delete", "create"} {
-		allowed, err := c.stage.target.May(
-			ctx, verb, object.Desired().GroupVersionKind(), object.key.Namespace, object.key.Name)
-		if err != nil {
-			return err
-		}
-		if !allowed {
-			refused.reason = v1.ReasonPermissionsMissing
-			refused.advice = fmt.Sprintf("to make it anew, %s needs the permission to %s it",
-				c.stage.account.Username(), verb)
-			return refused
-		}
+	resource, err := c.stage.target.Resource(ctx, object.Desired().GroupVersionKind())
+	if err != nil {
+		return err
 	}
-	return nil
+	missing, err := c.stage.target.Missing(ctx, permissionsFor(object.key, resource, "delete", "create"), false)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	refused.reason = v1.ReasonPermissionsMissing
+	refused.advice = fmt.Sprintf("to make it anew, %s needs the permission to %s it",
+		c.stage.account.Username(), missing[0].Verb)
+	return refused
+}
+
+// mayBePolicy is true when it is not for lack of a permission that an object is forbidden: roles and bindings are forbidden to
+// whoever does not have what they give.
+func (c checker) mayBePolicy(ctx context.Context, object *Object) bool {
+	if object.key.Group == rbacGroup {
+		return false
+	}
+	missing, err := c.stage.target.Missing(ctx, object.applyNeeds(ctx, c.stage.target), false)
+	return err == nil && len(missing) == 0
 }
 
 // mayBeAboutChange is true for a refusal of what the object would become. One about metadata is not: a wrong UID is said to

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,11 +32,10 @@ type Target interface {
 type Account interface {
 	// Scope says whether objects of the kind live in namespaces, and whether the cluster serves it in any version.
 	Scope(ctx context.Context, kind schema.GroupKind) (namespaced, known bool, err error)
-	// May says whether the account has the permission for a verb on an object.
-	May(ctx context.Context, verb string, gvk schema.GroupVersionKind, namespace, name string) (bool, error)
 	// Delete deletes one object; gone is true when the answer says that it no longer exists.
 	Delete(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, options tenant.DeleteOptions) (gone bool,
 		err error)
+	Rights
 }
 
 // Rendered is one object of a stage: placed, stamped with its owner, and hashed.
@@ -54,6 +54,8 @@ type Stage struct {
 	Account tenant.Account
 	Target  Target
 	Objects []Rendered
+	// Prunes is true when the stage deletes what leaves it.
+	Prunes bool
 	// Ready are the stage's ready checks, namespaces filled in; nil if it has none.
 	Ready *v1.ReadyChecks
 	// Conflicts says what happens to objects that would have to be made anew.
@@ -66,6 +68,8 @@ type Input struct {
 	// Recorded are the entries of all the StageSet's inventories.
 	Recorded map[inventory.Key]v1.InventoryEntry
 	Stages   []Stage
+	// Leaving is what is deleted after the last stage.
+	Leaving []Leaving
 	// Size is the size of all objects, in bytes as JSON.
 	Size int64
 	// Concurrency bounds the dry-runs that are under way at once.
@@ -96,6 +100,9 @@ type Object struct {
 	inherits, outdated bool
 	// unfit is true for an object of which it is known without a dry-run that the API server refuses it.
 	unfit bool
+	// lacks are the permissions that the account does not have, and gift is where the release may give them to it.
+	lacks tenant.Permissions
+	gift  *gift
 }
 
 // Desired is the object as it will be applied. It must not be changed.
@@ -187,12 +194,15 @@ func (o *Object) Health() health.Result {
 
 // ClearedStage is a stage whose objects passed the preflight.
 type ClearedStage struct {
+	// number is the stage's place among all stages, from 0.
+	number    int
 	name      string
 	account   tenant.Account
 	target    Target
 	judge     *health.Judge
 	checks    []ReadyCheck
 	conflicts Conflicts
+	prunes    bool
 	objects   []*Object
 }
 
@@ -236,7 +246,7 @@ func (c Cleared) Stages() []ClearedStage { return c.stages }
 // Check runs the preflight of all stages. Its error is a *failure.Error that names every problem of every stage, or the
 // first one that says that the target cannot be asked.
 func Check(ctx context.Context, in Input) (Cleared, error) {
-	stages, err := observe(ctx, in)
+	stages, unseen, err := observe(ctx, in)
 	if err != nil {
 		return Cleared{}, err
 	}
@@ -245,22 +255,33 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 		problems = nil // it was applied as it is, and what an object depends on may have been left out
 	}
 	deferObjects(stages)
-	refused, err := dryRun(ctx, in, stages)
+	lacking, err := lacks(ctx, in, stages)
+	if err == nil && len(lacking) == 0 {
+		err = unseen
+	}
 	if err != nil {
 		return Cleared{}, err
 	}
-	if err := Refused(ctx, append(problems, refused...)); err != nil {
+	if unseen == nil {
+		refused, err := dryRun(ctx, in, stages)
+		if err != nil {
+			return Cleared{}, err
+		}
+		problems = append(problems, refused...)
+	}
+	if err := refuse(ctx, lacking, problems); err != nil {
 		return Cleared{}, err
 	}
 	in.Loops.end()
 	return Cleared{stages: stages, applier: in.Applier, size: in.Size, loops: in.Loops}, nil
 }
 
-// observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects.
-func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
-	stages, err := open(ctx, in)
+// observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects. unseen is
+// the failure of an account that may not look, whose objects then are as if they did not exist.
+func observe(ctx context.Context, in Input) (stages []ClearedStage, unseen, err error) {
+	stages, err = open(ctx, in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	snapshots := map[tenant.Account]drift.Snapshot{}
 	for i := range stages {
@@ -269,14 +290,17 @@ func observe(ctx context.Context, in Input) ([]ClearedStage, error) {
 		if !seen {
 			var err error
 			snapshot, err = drift.Observe(ctx, stage.target, in.Applier.Owner, recordedOf(in, stages, stage.account))
-			if err != nil {
-				return nil, cannotAsk(stage.name, stage.account, err)
+			switch {
+			case apierrors.IsForbidden(err):
+				unseen = cannotAsk(stage.name, stage.account, err)
+			case err != nil:
+				return nil, nil, cannotAsk(stage.name, stage.account, err)
 			}
 			snapshots[stage.account] = snapshot
 		}
 		stage.classify(in, in.Stages[i].Objects, snapshot)
 	}
-	return stages, nil
+	return stages, unseen, nil
 }
 
 // recordedOf are the recorded entries of all objects that stages with the account render.

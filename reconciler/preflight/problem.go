@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type Problem struct {
 	stage  ClearedStage
 	object *Object
 	err    error
+	// unasked is true when it is not known whether the account has the permissions.
+	unasked bool
 }
 
 // Problem is the refusal of one of the stage's objects.
@@ -47,10 +50,14 @@ func (p Problem) text(advice string) string {
 }
 
 // Refused is one *failure.Error that lists all problems, ordered by stage and object; nil if there are none. Its reason is
-// that of the gravest listed: a conflict, then missing permissions, then what is wrong whatever the cluster, then the rest.
-// What the account may do is asked for those that are listed, since permissions, quotas and policies refuse alike.
-func Refused(ctx context.Context, problems []Problem) error {
-	if len(problems) == 0 {
+// that of the gravest: missing permissions, then a conflict, then what is wrong whatever the cluster, then the rest.
+// What the accounts may do is asked, since permissions, quotas and policies refuse alike; what they lack is named as the
+// preflight names it.
+func Refused(ctx context.Context, problems []Problem) error { return refuse(ctx, nil, problems) }
+
+// refuse is Refused, with what the accounts are known to lack.
+func refuse(ctx context.Context, lacks []lack, problems []Problem) error {
+	if len(problems)+len(lacks) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int {
@@ -59,24 +66,83 @@ func Refused(ctx context.Context, problems []Problem) error {
 		}
 		return inventory.Compare(a.object.key, b.object.key)
 	})
-	lines := make([]string, 0, maxProblems+1)
-	gravest := cause{}
-	for _, problem := range problems[:min(len(problems), maxProblems)] {
-		cause := problem.cause(ctx)
-		lines = append(lines, problem.text(cause.advice))
-		if slices.Index(gravity, cause.reason) > slices.Index(gravity, gravest.reason) {
-			gravest = cause
-		}
-	}
-	if more := len(problems) - maxProblems; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
-	refused := failure.NewStalled(gravest.reason, "%s", strings.Join(lines, "; "))
-	refused.Stage = problems[0].stage.name
+	refused := failure.NewStalled("", "")
 	if slices.ContainsFunc(problems, Problem.mayPass) {
 		refused.Kind = failure.Transient
 	}
+	found, others := lacking(ctx, problems)
+	lacks = append(lacks, found...)
+	if len(lacks) > 0 {
+		refused.Reason, refused.Stage = v1.ReasonPermissionsMissing, lacks[0].stage
+	}
+	lines := make([]string, 0, len(others))
+	for _, problem := range others {
+		cause := problem.cause()
+		lines = append(lines, problem.text(cause.advice))
+		if slices.Index(gravity, cause.reason) > slices.Index(gravity, refused.Reason) {
+			refused.Reason = cause.reason
+		}
+		refused.Stage = cmp.Or(refused.Stage, problem.stage.name)
+	}
+	refused.Err = describe(lacks, lines)
 	return refused
+}
+
+// lacking takes out of problems, which are ordered by stage, those that are about permissions, and has what the accounts lack
+// instead.
+func lacking(ctx context.Context, problems []Problem) (lacks []lack, others []Problem) {
+	for len(problems) > 0 {
+		stage := problems[0].stage
+		end := slices.IndexFunc(problems, func(p Problem) bool { return p.stage.number != stage.number })
+		if end < 0 {
+			end = len(problems)
+		}
+		found, rest := stage.lacking(ctx, problems[:end])
+		if len(found.Permissions) > 0 {
+			lacks = append(lacks, found)
+		}
+		others, problems = append(others, rest...), problems[end:]
+	}
+	return lacks, others
+}
+
+// lacking is lacking for the problems of one stage.
+func (s ClearedStage) lacking(ctx context.Context, problems []Problem) (lack, []Problem) {
+	var needed tenant.Permissions
+	for _, problem := range problems {
+		needed = append(needed, problem.needs(ctx)...)
+	}
+	missing, err := s.target.Missing(ctx, needed, true)
+	rest := make([]Problem, 0, len(problems))
+	for _, problem := range problems {
+		problem.unasked = err != nil
+		if !slices.ContainsFunc(problem.needs(ctx), func(p tenant.Permission) bool { return slices.Contains(missing, p) }) {
+			rest = append(rest, problem)
+		}
+	}
+	return lack{s.name, s.account, missing}, rest
+}
+
+// needs are the permissions that a forbidden object may be about.
+func (p Problem) needs(ctx context.Context) tenant.Permissions {
+	var immutable *immutableError
+	if !apierrors.IsForbidden(p.err) || errors.As(p.err, &immutable) {
+		return nil
+	}
+	return p.object.applyNeeds(ctx, p.stage.target)
+}
+
+// applyNeeds are the permissions that applying the object needs; none if its kind is not served.
+func (o *Object) applyNeeds(ctx context.Context, target Rights) tenant.Permissions {
+	resource, err := target.Resource(ctx, o.Desired().GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	verbs := []string{"get", "patch"}
+	if o.live == nil {
+		verbs = append(verbs, "create")
+	}
+	return permissionsFor(o.key, resource, verbs...)
 }
 
 // mayPass is true for a problem that may go away by itself: an API server or webhook that has a fault, and an object whose
@@ -87,12 +153,12 @@ func (p Problem) mayPass() bool {
 }
 
 // gravity orders reasons from the least grave.
-var gravity = []string{v1.ReasonApplyFailed, v1.ReasonBuildFailed, v1.ReasonPermissionsMissing, v1.ReasonConflict}
+var gravity = []string{v1.ReasonApplyFailed, v1.ReasonBuildFailed, v1.ReasonConflict, v1.ReasonPermissionsMissing}
 
 // cause is what a refusal is about, and what can be done about it beside correcting what it names.
 type cause struct{ reason, advice string }
 
-func (p Problem) cause(ctx context.Context) cause {
+func (p Problem) cause() cause {
 	var immutable *immutableError
 	switch {
 	case errors.As(p.err, &immutable):
@@ -105,34 +171,17 @@ func (p Problem) cause(ctx context.Context) cause {
 		return cause{reason: v1.ReasonApplyFailed, advice: "correct apiVersion and kind, or install what defines it"}
 	case missesNamespace(p.err):
 		return cause{reason: v1.ReasonApplyFailed, advice: "create it, or have the release render it in this stage or before"}
-	case apierrors.IsForbidden(p.err) && !p.permitted(ctx):
-		return cause{reason: v1.ReasonPermissionsMissing, advice: "a role has to allow it to " + p.stage.account.Username()}
+	case apierrors.IsForbidden(p.err) && p.unasked:
+		return cause{reason: v1.ReasonPermissionsMissing, advice: "a role may have to allow it to " + p.stage.account.Username()}
 	case apierrors.IsForbidden(p.err) && p.object.key.Group == rbacGroup:
-		return cause{reason: v1.ReasonPermissionsMissing, advice: p.stage.account.Username() + " may write it, but only give what it " +
-			"has itself: give it the same permissions, or the verb bind or escalate on the role"}
+		return cause{reason: v1.ReasonPermissionsMissing, advice: p.stage.account.Username() + " may write it, but only give what it has " +
+			"itself: give it the same permissions, or the verb bind or escalate on the role"}
 	case apierrors.IsForbidden(p.err):
-		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account.Username() + " has the permission: what refuses is a quota, " +
-			"a policy or another rule of the cluster; change the object, or have the rule changed"}
+		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account.Username() + " has the permission: what refuses is a quota, a " +
+			"policy or another rule of the cluster; change the object, or have the rule changed"}
 	default:
 		return cause{reason: v1.ReasonApplyFailed}
 	}
-}
-
-// permitted is true when the account has every permission that applying the object needs, so that a refusal is not about
-// them.
-func (p Problem) permitted(ctx context.Context) bool {
-	verbs := []string{"get", "patch"}
-	if p.object.live == nil {
-		verbs = append(verbs, "create")
-	}
-	for _, verb := range verbs {
-		gvk := p.object.Desired().GroupVersionKind()
-		allowed, err := p.stage.target.May(ctx, verb, gvk, p.object.key.Namespace, p.object.key.Name)
-		if err != nil || !allowed {
-			return false
-		}
-	}
-	return true
 }
 
 // cannotAsk is the failure of a target that gives no answer about objects: it may go away by itself.

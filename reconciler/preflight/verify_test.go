@@ -39,6 +39,8 @@ func (s *script) Apply(
 	return next.DeepCopy(), nil
 }
 
+func (s *script) HasScale(context.Context, schema.GroupVersionKind) (bool, error) { return false, nil }
+
 // unclaimed are the inventories of StageSets that have nothing.
 type unclaimed struct{}
 
