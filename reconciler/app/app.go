@@ -35,7 +35,7 @@ import (
 	"github.com/stageset/stageset/reconciler/tenant"
 )
 
-// program is the name of the binary: its user agent, the name of its lease, and who its events are from.
+// program is the name of the binary: its user agent, and who its events are from.
 const program = "stageset-reconciler"
 
 // gcPercent lets the heap grow by half before it is collected, where Go would let it double: most of what a reconciler of many
@@ -126,7 +126,7 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 		HealthProbeBindAddress:        options.HealthAddress,
 		PprofBindAddress:              options.Debug.Address,
 		LeaderElection:                options.LeaderElect,
-		LeaderElectionID:              program,
+		LeaderElectionID:              options.leaseName(),
 		LeaderElectionNamespace:       options.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 	})

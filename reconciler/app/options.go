@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/stageset/stageset/policies/builtin"
 	"github.com/stageset/stageset/process"
@@ -17,6 +18,7 @@ import (
 // Options are the flags of stageset-reconciler; docs/flags.md lists them.
 type Options struct {
 	Kubeconfig        string
+	Name              string
 	Namespace         string
 	Policies          builtin.Flags
 	Watch             process.Watch
@@ -48,6 +50,7 @@ const (
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"kubeconfig of the cluster; empty uses the in-cluster configuration")
+	flags.StringVar(&o.Name, "name", "stageset", "name of the release; the lease is NAME-reconciler")
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"),
 		"namespace this runs in, where its lease is; defaults to the environment variable POD_NAMESPACE")
 	o.Policies.AddFlags(flags)
@@ -85,6 +88,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 // Validate names every flag whose value cannot be used.
 func (o *Options) Validate() error {
 	var problems []error
+	for _, problem := range validation.IsDNS1123Label(o.Name) {
+		problems = append(problems, fmt.Errorf("--name is %q: %s", o.Name, problem))
+	}
 	if o.LeaderElect && o.Namespace == "" {
 		problems = append(problems, errors.New("--namespace or POD_NAMESPACE must name the namespace of the lease, "+
 			"or --leader-elect=false"))
@@ -110,3 +116,6 @@ func (o *Options) Validate() error {
 	problems = append(problems, o.Policies.Validate(), o.Watch.Validate(), o.Debug.Validate(), o.Logging.Validate())
 	return errors.Join(problems...)
 }
+
+// leaseName is the name of the Lease: that of another release in the same namespace is another.
+func (o *Options) leaseName() string { return o.Name + "-reconciler" }

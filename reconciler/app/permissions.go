@@ -8,11 +8,13 @@ import (
 )
 
 // Tokens are requested for the accounts that StageSets name, by a role of its own, so that an installation can be confined to
-// the namespaces that it is bound in; leader election creates and renews one Lease.
+// the namespaces that it is bound in; leader election creates and renews one Lease, and leaves an Event when the leader
+// changes.
 //
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create,roleName=stageset-reconciler-tokens
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=stageset-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=stageset-system,resources=leases,resourceNames=stageset-reconciler,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=stageset-system,resources=events,verbs=create;patch
 
 const (
 	groupSources = "source.toolkit.fluxcd.io"
@@ -30,8 +32,10 @@ func permissions(options *Options) []authorizationv1.ResourceAttributes {
 			Group: "coordination.k8s.io", Resource: "leases", Namespace: options.Namespace,
 		}
 		needed = append(needed, grants(lease, "create")...)
-		lease.Name = program
+		lease.Name = options.leaseName()
 		needed = append(needed, grants(lease, "get", "update")...)
+		needed = append(needed, grants(authorizationv1.ResourceAttributes{Resource: "events", Namespace: options.Namespace},
+			"create", "patch")...)
 	}
 	return needed
 }

@@ -31,7 +31,7 @@ func TestRolesGrantWhatIsAskedFor(t *testing.T) {
 		}
 	}
 	asked := sets.New("create /serviceaccounts/token")
-	for _, attributes := range permissions(&Options{Namespace: "stageset-system", LeaderElect: true}) {
+	for _, attributes := range permissions(&Options{Name: "stageset", Namespace: "stageset-system", LeaderElect: true}) {
 		resource := attributes.Resource
 		if attributes.Subresource != "" {
 			resource += "/" + attributes.Subresource
