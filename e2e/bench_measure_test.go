@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,23 +90,38 @@ func waitAll(b *testing.B, c *cluster.Cluster, namespace string, units int, done
 // waitNone waits until the namespace has no StageSet: what one benchmark leaves, the reconciler of the next would delete.
 func waitNone(b *testing.B, admin client.Client, namespace string) {
 	b.Helper()
-	if err := admin.DeleteAllOf(b.Context(), &v1.StageSet{}, client.InNamespace(namespace)); err != nil {
+	waitNoneOf(b, admin, cluster.Ref(v1.GroupVersion.String(), "StageSet", namespace, ""))
+}
+
+// waitNoneOf is waitNone for objects of the kind of another one, in its namespace.
+func waitNoneOf(b *testing.B, admin client.Client, kind *unstructured.Unstructured) {
+	b.Helper()
+	within := client.InNamespace(kind.GetNamespace())
+	if err := admin.DeleteAllOf(b.Context(), kind.DeepCopy(), within); err != nil {
 		b.Fatal(err)
 	}
 	err := wait.PollUntilContextTimeout(b.Context(), time.Second, benchTimeout, true, func(ctx context.Context) (bool, error) {
-		var left v1.StageSetList
-		err := admin.List(ctx, &left, client.InNamespace(namespace), client.Limit(1))
+		left := listOf(kind)
+		err := admin.List(ctx, left, within, client.Limit(1))
 		return err == nil && len(left.Items) == 0, err
 	})
 	if err != nil {
-		b.Fatalf("StageSets of namespace %s are left: %v", namespace, err)
+		b.Fatalf("objects of kind %s are left in namespace %s: %v", kind.GetKind(), kind.GetNamespace(), err)
 	}
+}
+
+// listOf is an empty list of objects of the kind.
+func listOf(kind *unstructured.Unstructured) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(kind.GetAPIVersion())
+	list.SetKind(kind.GetKind() + "List")
+	return list
 }
 
 // measurement is what a piece of work cost the reconciler.
 type measurement struct {
 	wall, cpu time.Duration
-	// requests are those of the reconciler's account and of all units' accounts, watches apart.
+	// requests are those of the controller's account and of all units' accounts, watches apart.
 	requests int
 }
 
@@ -116,8 +132,8 @@ func measure(b *testing.B, c *cluster.Cluster, reconciler *process.Process, work
 	work()
 	wall, after := time.Since(began), usage(b, reconciler)
 	return measurement{wall: wall, cpu: after.cpu - before.cpu, requests: len(mark.Since(b, func(e cluster.AuditEvent) bool {
-		return strings.HasPrefix(e.User, "system:serviceaccount:bench-") ||
-			e.User == "system:serviceaccount:"+system+":stageset-reconciler" && e.Verb != "watch"
+		return e.Verb != "watch" && (strings.HasPrefix(e.User, "system:serviceaccount:bench-") ||
+			e.User == "system:serviceaccount:"+system+":stageset-reconciler")
 	}))}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -63,14 +64,27 @@ subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]
 // which nothing changed, and their deletion. Everything shares the machine with the control plane, so the wall time says
 // little by itself: x-apply is its ratio to a plain client that applies the same objects, one request each, in the same run.
 func BenchmarkUnits(b *testing.B) {
-	for _, units := range []int{100, 500, 1000} {
-		b.Run(strconv.Itoa(units), func(b *testing.B) {
+	for size := range strings.SplitSeq(*sizes, ",") {
+		units, err := strconv.Atoi(size)
+		if err != nil {
+			b.Fatalf("-units: %v", err)
+		}
+		b.Run(size, func(b *testing.B) {
 			for b.Loop() {
 				benchmarkUnits(b, units)
 			}
 		})
+		if *otherBinary != "" {
+			b.Run(size+"/other", func(b *testing.B) {
+				for b.Loop() {
+					benchmarkOther(b, units)
+				}
+			})
+		}
 	}
 }
+
+var sizes = flag.String("units", "100,500,1000", "how many units BenchmarkUnits measures, one after the other")
 
 func benchmarkUnits(b *testing.B, units int) {
 	c := setup(b).Cluster
@@ -78,11 +92,7 @@ func benchmarkUnits(b *testing.B, units int) {
 	bench := startUnits(b, c, units)
 
 	created := bench.create(b)
-	b.ReportMetric(created.wall.Seconds(), "create-s")
-	b.ReportMetric(created.wall.Seconds()/plain.Seconds(), "create-x-apply")
-	b.ReportMetric(float64(created.requests)/float64(units), "create-requests/unit")
-	b.ReportMetric(created.cpu.Seconds()/float64(units), "create-cpu-s/unit")
-
+	reportCreated(b, created, plain, units)
 	bench.profiler.keep(b, "created")
 	allocated := bench.profiler.allocated(b)
 	idlePass := bench.pass(b)
@@ -98,7 +108,16 @@ func benchmarkUnits(b *testing.B, units int) {
 	b.ReportMetric(deleted.wall.Seconds(), "delete-s")
 }
 
-// BenchmarkConcurrent measures what more workers bring: 100 StageSets from create to all Ready with one, four and twenty.
+// reportCreated reports what it took until all units were applied, and a plain client.
+func reportCreated(b *testing.B, created measurement, plain time.Duration, units int) {
+	b.Helper()
+	b.ReportMetric(created.wall.Seconds(), "create-s")
+	b.ReportMetric(created.wall.Seconds()/plain.Seconds(), "create-x-apply")
+	b.ReportMetric(float64(created.requests)/float64(units), "create-requests/unit")
+	b.ReportMetric(created.cpu.Seconds()/float64(units), "create-cpu-s/unit")
+}
+
+// T-101: BenchmarkConcurrent measures what more workers bring: 100 StageSets from create to all Ready with one, four and twenty.
 // x-one is the ratio of the wall time to that of one worker, in the same run.
 func BenchmarkConcurrent(b *testing.B) {
 	const units = 100
