@@ -38,7 +38,7 @@ func TestMassPruneNeedsToBeAllowed(t *testing.T) {
 	n.wait(t, "app", n.revision("lastAttemptedRevisions", "app", second),
 		cluster.Condition(v1.ConditionStalled, "True", v1.ReasonPruneRefused))
 	message := n.waitRefused(t, "app", v1.ReasonPruneRefused)
-	want := "7 of the 12 objects that it applied would be deleted: ConfigMap " + n.namespace + "/c06, "
+	want := "7 of the 12 objects in its inventory would be deleted: ConfigMap " + n.namespace + "/c06, "
 	if !strings.Contains(message, want) {
 		t.Errorf("message %q does not contain %q", message, want)
 	}

@@ -120,4 +120,7 @@ type InventoryEntry struct {
 	// deleted, also if somebody has taken the annotation off it since.
 	// +optional
 	Keep bool `json:"keep,omitempty"`
+	// left is true when the object has left the release, and has not been seen gone yet.
+	// +optional
+	Left bool `json:"left,omitempty"`
 }

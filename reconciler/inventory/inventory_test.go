@@ -89,6 +89,17 @@ func TestAheadOfAnotherObjectReplacesTheEntry(t *testing.T) {
 	}
 }
 
+func TestWhatHadLeftIsBack(t *testing.T) {
+	left := confirmed("back", "1")
+	left.RenderedHash, left.Left = "", true
+	back := left
+	back.Left = false
+	got := record("app", 0, left).Ahead([]v1.InventoryEntry{back})
+	if diff := cmp.Diff(record("app", 0, back), got); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+}
+
 func TestLeftovers(t *testing.T) {
 	cases := map[string]struct {
 		records []Record
@@ -164,9 +175,14 @@ func TestShrinkKeepsWhatIsOursOrNotSeenGone(t *testing.T) {
 	}
 	got := Shrink([]Record{one, two, other}, owner, unseen)
 	left := confirmed("stuck", "2")
-	left.RenderedHash = "" // what has left the release does not leave it again
+	left.RenderedHash, left.Left = "", true // what has left the release does not leave it again
+	leftElsewhere := func(name string) v1.InventoryEntry {
+		left := entry(name)
+		left.Left = true
+		return left
+	}
 	want := []Record{record("one", 0, confirmed("a", "1"), left), record("two", 1, entry("moved")),
-		elsewhere(record("one", 0, entry("a"), entry("gone")))}
+		elsewhere(record("one", 0, leftElsewhere("a"), leftElsewhere("gone")))}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}

@@ -51,7 +51,7 @@ func (r Record) Clone() Record {
 // Ahead is the record as it is written before the first write of a stage: what was recorded, and an entry for each
 // desired object that was not. A recorded entry stays as it is, hash included, so that a pass after a crash sees that the
 // object still has to be written; unless it is of another object than the one that is going to be written, because the
-// recorded one is gone. A desired entry has the UID that the preflight saw, or none.
+// recorded one is gone. A desired entry has the UID that the preflight saw, or none. What had left the release is back.
 func (r Record) Ahead(desired []v1.InventoryEntry) Record {
 	ahead := r.Clone()
 	if ahead.Entries == nil {
@@ -59,9 +59,12 @@ func (r Record) Ahead(desired []v1.InventoryEntry) Record {
 	}
 	for _, entry := range desired {
 		key := EntryKey(entry)
-		if recorded, known := ahead.Entries[key]; !known || recorded.UID != "" && recorded.UID != entry.UID {
-			ahead.Entries[key] = entry
+		recorded, known := ahead.Entries[key]
+		if known && (recorded.UID == "" || recorded.UID == entry.UID) {
+			entry = recorded
+			entry.Left = false
 		}
+		ahead.Entries[key] = entry
 	}
 	return ahead
 }
@@ -111,8 +114,8 @@ func uidsOn(cluster string, records []Record, desired map[Key]bool) map[types.UI
 }
 
 // Shrink is records without what is no longer theirs: an entry stays if its record is the current one of the stage that
-// renders it, or if it is in unseen (not yet seen gone). What stays because it is unseen loses its renderedHash: it has left
-// the release, and a later one must not take it for something that leaves anew. owner maps each desired key to the record
+// renders it, or if it is in unseen (not yet seen gone). What stays because it is unseen has left the release, so that a later
+// one does not take it for something that leaves anew, and loses its renderedHash. owner maps each desired key to the record
 // that applies it.
 func Shrink(records []Record, owner map[Key]ID, unseen map[Place]bool) []Record {
 	shrunk := make([]Record, 0, len(records))
@@ -124,7 +127,7 @@ func Shrink(records []Record, owner map[Key]ID, unseen map[Place]bool) []Record 
 			switch {
 			case desired && id == record.ID():
 			case !desired && unseen[record.ID().Place(key)]:
-				entry.RenderedHash = ""
+				entry.RenderedHash, entry.Left = "", true
 				kept.Entries[key] = entry
 			default:
 				delete(kept.Entries, key)

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// massPruneFrom is how many objects a stage must have applied for a large part of them to count as a mass.
+	// massPruneFrom is how many objects a stage must have in its inventory for a large part of them to count as a mass.
 	massPruneFrom = 10
 	// maxLeaving is how many objects a message names before it counts.
 	maxLeaving = 5
 )
 
-// leaving is what a stage applied and the release no longer renders.
+// leaving is what a stage applied, or may have, and the release no longer renders.
 type leaving struct {
 	stage, path, revision string
-	// rendered is how many objects the stage renders now, applied how many it did when it was last applied.
-	rendered, applied int
-	gone              []inventory.Key
+	// rendered is how many objects the stage renders now, recorded how many it may have applied.
+	rendered, recorded int
+	gone               []inventory.Key
 }
 
 // refuseMassPrune refuses a release that would delete all that a stage has applied, or more than half of ten objects or
@@ -56,8 +56,9 @@ func refuseMassPrune(set *v1.StageSet, pinned Pinned, stages []preflight.Stage, 
 	return pruneRefused(refused, masses)
 }
 
-// compare fills in what of the stage's records the release no longer renders. An entry without a hash does not count: it
-// was never confirmed, or left with an earlier release and is still being deleted. Nor does one that is never deleted.
+// compare fills in what of the stage's records the release no longer renders. What was written ahead counts, although a
+// process that died may not have come as far: it may exist. What has left with an earlier release, and is still being deleted,
+// does not count, nor does what is never deleted.
 func (l *leaving) compare(records []inventory.Record, desired map[inventory.Key]bool) {
 	seen := map[inventory.Key]bool{}
 	for _, record := range records {
@@ -65,7 +66,7 @@ func (l *leaving) compare(records []inventory.Record, desired map[inventory.Key]
 			continue
 		}
 		for _, key := range record.Keys() {
-			if entry := record.Entries[key]; seen[key] || entry.RenderedHash == "" || entry.Keep {
+			if entry := record.Entries[key]; seen[key] || entry.Left || entry.Keep {
 				continue
 			}
 			seen[key] = true
@@ -74,11 +75,11 @@ func (l *leaving) compare(records []inventory.Record, desired map[inventory.Key]
 			}
 		}
 	}
-	l.applied = len(seen)
+	l.recorded = len(seen)
 }
 
 func (l *leaving) isMass() bool {
-	return len(l.gone) > 0 && (l.rendered == 0 || l.applied >= massPruneFrom && 2*len(l.gone) > l.applied)
+	return len(l.gone) > 0 && (l.rendered == 0 || l.recorded >= massPruneFrom && 2*len(l.gone) > l.recorded)
 }
 
 // names says whether the annotation, one revision or several separated by commas, names the revision.
@@ -117,7 +118,7 @@ func (l *leaving) String() string {
 	if l.rendered > 0 {
 		renders = fmt.Sprintf("renders only %d objects", l.rendered)
 	}
-	return fmt.Sprintf("stage %s %s at %s with path %q, so that %d of the %d objects that it applied would be deleted: %s",
-		l.stage, renders, l.revision, l.path, len(l.gone), l.applied,
+	return fmt.Sprintf("stage %s %s at %s with path %q, so that %d of the %d objects in its inventory would be deleted: %s",
+		l.stage, renders, l.revision, l.path, len(l.gone), l.recorded,
 		strings.Join(failure.AndMore(named, len(l.gone)-maxLeaving), ", "))
 }

@@ -47,6 +47,17 @@ func kept(record inventory.Record) inventory.Record {
 	return record
 }
 
+// left is a record whose objects are on their way out.
+func left(record inventory.Record) inventory.Record {
+	record = record.Clone()
+	for _, key := range record.Keys() {
+		entry := record.Entries[key]
+		entry.Left = true
+		record.Entries[key] = entry
+	}
+	return record
+}
+
 func renderedAs(stage string, names ...string) preflight.Stage {
 	rendered := preflight.Stage{Name: stage}
 	for _, name := range names {
@@ -128,9 +139,26 @@ func TestMassPruneIsRefused(t *testing.T) {
 		// The next release must not be held for what the one before deletes.
 		"left with an earlier release, and still there": {
 			release: release{
-				records: []inventory.Record{recordOf("app", "a", "h", "stays"), recordOf("app", "b", "", named(1, 20)...)},
+				records: []inventory.Record{recordOf("app", "a", "h", "stays"), left(recordOf("app", "b", "", named(1, 20)...))},
 				stages:  []preflight.Stage{renderedAs("app", "stays")},
 			},
+		},
+		// A process that died while it applied them may have made any of them.
+		"written ahead, and not confirmed": {
+			release: release{
+				records: []inventory.Record{recordOf("app", "a", "", named(1, 10)...)}, stages: []preflight.Stage{renderedAs("app")},
+			},
+			refused: []string{"app"},
+		},
+		"some confirmed, some written ahead, some on their way out": {
+			release: release{
+				records: []inventory.Record{
+					recordOf("app", "a", "h", named(1, 5)...), recordOf("app", "b", "", named(6, 10)...),
+					left(recordOf("app", "c", "", named(11, 30)...)),
+				},
+				stages: []preflight.Stage{renderedAs("app", named(1, 4)...)},
+			},
+			refused: []string{"app"},
 		},
 		"of which most are never deleted": {
 			release: release{records: []inventory.Record{kept(ten)}, stages: []preflight.Stage{renderedAs("app", "c01")}},
@@ -198,7 +226,7 @@ func TestMassPruneSaysHowToAllowIt(t *testing.T) {
 	err := refuseMassPrune(set, pinned, stages, []inventory.Record{
 		recordOf("app", "a", "h", named(2, 8)...), recordOf("db", "a", "h", named(20, 29)...),
 	})
-	want := `stage app renders nothing at main@sha1:1 with path "./ap", so that 7 of the 7 objects that it applied would be ` +
+	want := `stage app renders nothing at main@sha1:1 with path "./ap", so that 7 of the 7 objects in its inventory would be ` +
 		`deleted: ConfigMap team-a/c02, ConfigMap team-a/c03, ConfigMap team-a/c04, ConfigMap team-a/c05, ConfigMap team-a/c06, ` +
 		`and 2 more. Nothing is applied or deleted: correct the path or the artifact; or, if the objects are to be deleted, ` +
 		`set the annotation stages.metio.wtf/allow-mass-prune: "main@sha1:1,main@sha1:2" on the StageSet`

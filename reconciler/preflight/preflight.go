@@ -167,6 +167,7 @@ func (o *Object) Entry(recorded map[inventory.Key]v1.InventoryEntry) v1.Inventor
 	}
 	entry.UID = o.LiveUID()
 	if known, found := recorded[o.key]; found && (known.UID == entry.UID || known.UID == "") {
+		known.Left = false // it is back
 		return o.refreshed(known)
 	}
 	return entry
