@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,30 +23,29 @@ import (
 // dependencyPause is when a dependency is looked at again if no watch says so earlier.
 const dependencyPause = 30 * time.Second
 
-// dependencies checks every StageSet in dependsOn, as the StageSet's own account: it exists, is Ready at its current
-// generation, and, where both use the same source, runs the revision that is about to be applied here. It notes the
-// versions of all of them in pinned.
-func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet, pinned *Pinned) error {
+// dependencies are the StageSets in dependsOn, read as the StageSet's own account: each exists and is Ready at its current
+// generation.
+func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet) ([]*v1.StageSet, error) {
 	if len(set.Spec.DependsOn) == 0 {
-		return nil
+		return nil, nil
 	}
 	defer p.step("dependencies")()
 	client, err := readerOf(ctx, p.Tenants, set, "spec.dependsOn")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.cycle(ctx, client, set); err != nil {
-		return err
+		return nil, err
 	}
-	var problems []error
+	var (
+		dependencies []*v1.StageSet
+		problems     []error
+	)
 	for _, name := range DependenciesOf(set) {
-		dependency, err := checkDependency(ctx, client, name, *pinned)
-		problems = append(problems, err)
-		if err == nil {
-			pinned.Dependencies += fmt.Sprintf("%s %s %d\n", name, dependency.UID, dependency.Generation)
-		}
+		dependency, err := checkDependency(ctx, client, name)
+		dependencies, problems = append(dependencies, dependency), append(problems, err)
 	}
-	return failure.Join(problems...)
+	return dependencies, failure.Join(problems...)
 }
 
 // readerOf reads as the StageSet's own account, which what, a field, is read as.
@@ -60,23 +60,39 @@ func readerOf(ctx context.Context, tenants Tenants, set *v1.StageSet, what strin
 	return nil, err
 }
 
-func checkDependency(ctx context.Context, client *tenant.Reader, name types.NamespacedName, pinned Pinned) (
-	*v1.StageSet, error,
-) {
+// agree checks that dependencies run the revisions of shared sources that are about to be applied here. Its text differs when
+// one of them does: another object, or another generation.
+func agree(dependencies []*v1.StageSet, pinned Pinned) (string, error) {
+	var (
+		versions strings.Builder
+		problems []error
+	)
+	for _, dependency := range dependencies {
+		fmt.Fprintf(&versions, "%s/%s %s %d\n", dependency.Namespace, dependency.Name, dependency.UID, dependency.Generation)
+		if why := behind(dependency, pinned); why != "" {
+			problems = append(problems, dependencyNotReady(types.NamespacedName{Namespace: dependency.Namespace, Name: dependency.Name}, why))
+		}
+	}
+	return versions.String(), failure.Join(problems...)
+}
+
+func dependencyNotReady(name types.NamespacedName, why string) error {
+	return failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause, "StageSet %s in spec.dependsOn %s", name, why)
+}
+
+func checkDependency(ctx context.Context, client *tenant.Reader, name types.NamespacedName) (*v1.StageSet, error) {
 	dependency, err := getDependency(ctx, client, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
-			"StageSet %s in spec.dependsOn does not exist: create it, or remove it from spec.dependsOn", name)
+		return nil, dependencyNotReady(name, "does not exist: create it, or remove it from spec.dependsOn")
 	case apierrors.IsForbidden(err):
 		return nil, failure.NewStalled(v1.ReasonAccessDenied, "%s may not get StageSet %s in spec.dependsOn: "+
 			"grant get on stagesets.stages.metio.wtf/%s in namespace %s to it", client.Identity(), name, name.Name, name.Namespace)
 	case err != nil:
 		return nil, err
 	}
-	if why := notReady(dependency, pinned); why != "" {
-		return nil, failure.NewWaiting(v1.ReasonDependencyNotReady, dependencyPause,
-			"StageSet %s in spec.dependsOn %s", name, why)
+	if why := notReady(dependency); why != "" {
+		return nil, dependencyNotReady(name, why)
 	}
 	return dependency, nil
 }
@@ -99,7 +115,7 @@ func getDependency(ctx context.Context, client *tenant.Reader, name types.Namesp
 }
 
 // notReady says why a dependency is not ready; empty if it is.
-func notReady(dependency *v1.StageSet, pinned Pinned) string {
+func notReady(dependency *v1.StageSet) string {
 	ready := meta.FindStatusCondition(dependency.Status.Conditions, v1.ConditionReady)
 	switch {
 	case !dependency.DeletionTimestamp.IsZero():
@@ -112,6 +128,11 @@ func notReady(dependency *v1.StageSet, pinned Pinned) string {
 	case ready.Status != metav1.ConditionTrue:
 		return fmt.Sprintf("is not Ready (%s)", ready.Reason)
 	}
+	return ""
+}
+
+// behind says which source a dependency has not applied the pinned revision of; empty if it is none.
+func behind(dependency *v1.StageSet, pinned Pinned) string {
 	for _, stage := range pinned.Stages {
 		shared := stage.Pin.Namespace + "/" + stage.Pin.Name
 		applied, known := dependency.Status.LastAppliedRevisions[shared]

@@ -28,10 +28,9 @@ func TestADependencyIsReadyAtTheRevisionOfASharedSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dependency := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "base"}}
 			dependency.Spec.Stages = []v1.Stage{{Name: "app", SourceRef: v1.SourceReference{Kind: tc.kind, Name: "app"}}}
-			dependency.Status.Conditions = []metav1.Condition{{Type: v1.ConditionReady, Status: metav1.ConditionTrue}}
 			dependency.Status.LastAppliedRevisions = map[string]string{"team-a/app": tc.applied}
 			pin := source.Pin{Kind: v1.SourceKindGitRepository, Namespace: "team-a", Name: "app", Revision: "two"}
-			if got := notReady(dependency, Pinned{Stages: []PinnedStage{{Pin: pin}}}); got != tc.want {
+			if got := behind(dependency, Pinned{Stages: []PinnedStage{{Pin: pin}}}); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

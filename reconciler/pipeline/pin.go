@@ -119,10 +119,16 @@ func (p Pinned) Revisions() map[string]string {
 	return revisions
 }
 
-// Pin finds each stage's account, resolves all sources, each as the stage's account, has them reviewed, checks dependsOn,
-// and reads the variables that are substituted. It reports the problems of all stages at once.
+// Pin finds each stage's account, waits for the StageSets in dependsOn, resolves all sources, each as the stage's account, has
+// them reviewed, and reads the variables that are substituted. Each of these may have to bring what the next ones need, so it
+// ends at the first that has problems, with those of all stages. Whether dependencies run the revisions of sources that both
+// use can only be told when these are known.
 func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pinned, error) {
 	pinned, err := p.accounts(ctx, set)
+	if err != nil {
+		return Pinned{}, err
+	}
+	dependencies, err := p.dependencies(ctx, set)
 	if err != nil {
 		return Pinned{}, err
 	}
@@ -135,7 +141,7 @@ func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pi
 	if err := review.Err(); err != nil {
 		return Pinned{}, err
 	}
-	if err := p.dependencies(ctx, set, &pinned); err != nil {
+	if pinned.Dependencies, err = agree(dependencies, pinned); err != nil {
 		return Pinned{}, err
 	}
 	err = p.variables(ctx, set, &pinned)
