@@ -188,15 +188,21 @@ type lives struct {
 func (s *suite) lives(t *testing.T) *lives {
 	t.Helper()
 	s.stopReconciler(t)
+	l := &lives{t: t, relay: s.relay(t)}
+	l.options = reconcilerOptions(t, s.Cluster, "127.0.0.1", hashKey(t), "--kubeconfig",
+		s.WriteKubeconfig(t, l.relay.config(s.TokenConfig(t, system, "stageset-reconciler"))))
+	l.begin()
+	return l
+}
+
+// hashKey is the argument that has reconcilers that follow one another know what was applied.
+func hashKey(t testing.TB) string {
+	t.Helper()
 	key := filepath.Join(t.TempDir(), "hash-key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &lives{t: t, relay: s.relay(t)}
-	l.options = reconcilerOptions(t, s.Cluster, "127.0.0.1", "--hash-key-file="+key, "--kubeconfig",
-		s.WriteKubeconfig(t, l.relay.config(s.TokenConfig(t, system, "stageset-reconciler"))))
-	l.begin()
-	return l
+	return "--hash-key-file=" + key
 }
 
 func (l *lives) begin() {

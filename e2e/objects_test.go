@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -202,8 +203,9 @@ func (n *tenant) waitEventOnNamespace(t testing.TB, kind, reason, text string) {
 type restriction struct {
 	// operation is CREATE or DELETE.
 	operation string
-	// only and allow are CEL: requests of which the first is true pass only if the second is.
-	only, allow string
+	// only and allow are CEL: requests of which the first is true pass only if the second is. says is CEL of what the others
+	// are told; empty is refusal.
+	only, allow, says string
 	// probe makes a request that the rule refuses, as deployer, and leaves nothing behind if it is not refused.
 	probe func(ctx context.Context, as client.Client) error
 }
@@ -224,7 +226,7 @@ spec:
   matchConstraints:
     resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: [%[3]s], resources: ["*"]}]
   matchConditions: [{name: only, expression: %[4]q}]
-  validations: [{expression: %[5]q, message: %[6]q}]
+  validations: [{expression: %[5]q, message: %[6]q, messageExpression: %[7]q}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -233,7 +235,7 @@ spec:
   policyName: %[1]s
   validationActions: [Deny]
   matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}}`,
-		name, n.namespace, rule.operation, rule.only, rule.allow, refusal))
+		name, n.namespace, rule.operation, rule.only, rule.allow, refusal, cmp.Or(rule.says, "'"+refusal+"'")))
 	kinds := []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"}
 	for _, kind := range kinds {
 		n.deleteAfter(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", name))

@@ -30,7 +30,7 @@ func TestDriftIsCorrectedWhileAnEarlierStageIsNotHealthy(t *testing.T) {
 	mark := n.Audit(t)
 	n.patch(t, n.configMap("settings"), `{"data":{"value":"theirs"}}`)
 	n.passWaits(t, "app")
-	n.wait(t, "app", phase("one", v1.StageVerifying), phase("two", v1.StagePending))
+	n.wait(t, "app", phase("one", v1.StageVerifying), phase("two", v1.StageReady))
 	n.hasValue(t, "settings", "1")
 	if diff := cmp.Diff([]string{"patch configmaps/settings"}, n.written(t, mark, deployer)); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)

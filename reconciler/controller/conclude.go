@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -18,7 +17,6 @@ import (
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/status"
-	"github.com/stageset/stageset/reconciler/teardown"
 )
 
 // minBackoff is the first pause after a transient failure.
@@ -27,21 +25,32 @@ const minBackoff = time.Second
 // maxRetryInterval is the longest default of spec.retryInterval.
 const maxRetryInterval = 2 * time.Minute
 
-// conclude writes status and events, and picks when the next pass is due. Nothing else does.
+// conclude tells what the pass has noted, writes status, events and metrics, and picks when the next pass is due. Nothing else
+// does, but for how long steps take. What stays behind a StageSet that goes is told before nothing remembers it any more.
 func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome) (ctrl.Result, error) {
 	name := client.ObjectKeyFromObject(snap.set)
+	r.emit(ctx, snap) // what was done was done, whatever interrupted the pass
 	if ctx.Err() != nil {
 		return ctrl.Result{}, nil // the process ends, and what a pass found out that was interrupted is not true
 	}
+	if ended.released {
+		err := r.letGo(ctx, snap)
+		switch {
+		case err == nil:
+			r.forget(name)
+			passes.WithLabelValues(endedDeleted).Inc()
+			return ctrl.Result{}, nil
+		case snap.gone:
+			passes.WithLabelValues(endedError).Inc()
+			return ctrl.Result{}, err
+		}
+		ended = interrupted(err)
+	}
+	ended = ended.redacted(snap.redact)
 	if ended.postponed {
 		log.FromContext(ctx).Info("pass postponed", "message", status.Truncate(ended.Message))
 		passes.WithLabelValues(v1.ReasonProgressing).Inc()
 		return ctrl.Result{RequeueAfter: ended.again}, nil
-	}
-	if ended.released {
-		r.forget(name)
-		passes.WithLabelValues(endedDeleted).Inc()
-		return ctrl.Result{}, nil
 	}
 	before := snap.set.DeepCopy()
 	snap.set.Status = status.Next(snap.set, ended.Outcome, r.Clock.Now())
@@ -51,7 +60,8 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 		snap.memo.wrote(snap.set)
-		r.announce(before, snap.set, ended.Outcome)
+		snap.announce(before, ended.Outcome)
+		r.emit(ctx, snap)
 	}
 	condition := meta.FindStatusCondition(snap.set.Status.Conditions, v1.ConditionReady)
 	passes.WithLabelValues(condition.Reason).Inc()
@@ -69,22 +79,22 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 func (r *Reconciler) pause(snap *snapshot, ended outcome) time.Duration {
 	interval := r.interval(snap.effective)
 	snap.memo.latch(snap.known)
-	if ended.Failure == nil || ended.Failure.Kind == failure.Waiting {
-		snap.memo.failures = 0
+	if ended.Failure != nil && ended.Failure.Kind != failure.Waiting {
+		snap.memo.failures++
+		return backoff(snap.memo.failures, retryInterval(snap.effective, interval))
 	}
+	snap.memo.failures = 0
+	pause := interval
 	switch {
 	case ended.Failure == nil && ended.again > 0:
-		return ended.again
-	case ended.Failure == nil:
-		return interval
-	case ended.Failure.Kind == failure.Waiting:
-		if ended.Failure.RetryAfter > 0 {
-			return min(ended.Failure.RetryAfter, interval)
-		}
-		return interval
+		pause = ended.again
+	case ended.Failure != nil && ended.Failure.RetryAfter > 0:
+		pause = min(ended.Failure.RetryAfter, interval)
 	}
-	snap.memo.failures++
-	return backoff(snap.memo.failures, retryInterval(snap.effective, interval))
+	if ended.Running != nil {
+		pause = min(pause, lookPause)
+	}
+	return pause
 }
 
 func (r *Reconciler) interval(set *v1.StageSet) time.Duration {
@@ -107,51 +117,35 @@ func backoff(failures int, limit time.Duration) time.Duration {
 	return min(minBackoff<<min(failures-1, maxDoublings), max(limit, minBackoff))
 }
 
-// announce emits an event when what the Ready condition says has changed.
-func (r *Reconciler) announce(before, after *v1.StageSet, ended status.Outcome) {
+// announce notes an event when what the Ready condition says has changed.
+func (s *snapshot) announce(before *v1.StageSet, ended status.Outcome) {
 	old := meta.FindStatusCondition(before.Status.Conditions, v1.ConditionReady)
-	ready := meta.FindStatusCondition(after.Status.Conditions, v1.ConditionReady)
+	ready := meta.FindStatusCondition(s.set.Status.Conditions, v1.ConditionReady)
 	if ready == nil || old != nil && old.Reason == ready.Reason && old.Message == ready.Message {
 		return
 	}
-	switch ended.Kind {
-	case status.Succeeded, status.Suspended:
-		r.event(after, corev1.EventTypeNormal, ready)
-	case status.Failed:
-		if ended.Failure.Kind != failure.Waiting || ended.Failure.Reason == v1.ReasonHealthCheckTimedOut {
-			r.event(after, corev1.EventTypeWarning, ready)
-		}
+	news := told{reason: ready.Reason, action: "Reconcile", note: ready.Message}
+	switch {
+	case isWarning(ready, ended):
+		news.kind = corev1.EventTypeWarning
+	case ended.Kind == status.Succeeded, ended.Kind == status.Suspended:
+		news.kind = corev1.EventTypeNormal
+	default:
+		return // a wait is no event
 	}
+	s.tell(news)
 }
 
-func (r *Reconciler) event(about runtime.Object, kind string, ready *metav1.Condition) {
-	r.Events.Eventf(about, nil, kind, ready.Reason, "Reconcile", "%s", note(ready.Message))
-}
-
-// note cuts a message to what an event takes.
-func note(message string) string {
-	const maxNote = 1024 // bytes, whatever the API server's own message says of characters
-	return failure.Shorten(message, maxNote)
-}
-
-// reportOrphans says what stays, where it can be read: on the StageSet, or, when its namespace is going, on the Namespace.
-func (r *Reconciler) reportOrphans(ctx context.Context, snap *snapshot, lost teardown.Orphans) {
-	if len(lost.Keys) == 0 {
-		return
+// isWarning is true when something is wrong, and not only waited for.
+func isWarning(ready *metav1.Condition, ended status.Outcome) bool {
+	switch {
+	case ready.Status != metav1.ConditionFalse, ready.Reason == v1.ReasonSuspended:
+		return false
+	case ended.Running != nil && ready.Reason == ended.Running.Reason:
+		return true
 	}
-	message := fmt.Sprintf("StageSet %s/%s leaves behind what it applied, because %s: %s",
-		snap.set.Namespace, snap.set.Name, lost.Why, lost)
-	log.FromContext(ctx).Info(message)
-	orphanedObjects.Add(float64(len(lost.Keys)))
-	var about runtime.Object = snap.set
-	if terminating(snap.namespace) {
-		// An event about a Namespace has to be in the namespace default.
-		if snap.namespace == nil || !r.Options.Namespaces.watched(metav1.NamespaceDefault) {
-			return
-		}
-		about = snap.namespace
-	}
-	r.Events.Eventf(about, nil, corev1.EventTypeWarning, v1.EventOrphaned, "Delete", "%s", note(message))
+	return ended.Kind == status.Failed &&
+		(ended.Failure.Kind != failure.Waiting || ended.Failure.Reason == v1.ReasonHealthCheckTimedOut)
 }
 
 // succeeded says what a run that succeeded did.

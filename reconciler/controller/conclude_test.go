@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ func TestPause(t *testing.T) {
 	cases := map[string]struct {
 		interval, retryInterval time.Duration
 		passes                  []*failure.Error
+		running                 *failure.Error
 		want                    []time.Duration
 	}{
 		"success waits for the interval": {passes: []*failure.Error{nil}, want: []time.Duration{10 * time.Minute}},
@@ -63,6 +65,10 @@ func TestPause(t *testing.T) {
 			passes: []*failure.Error{stalled, waiting, watched, stalled},
 			want:   []time.Duration{time.Second, 30 * time.Second, 10 * time.Minute, time.Second},
 		},
+		"what runs and is not healthy is looked at soon": {
+			running: failure.NewStalled(v1.ReasonHealthCheckFailed, "broken"), passes: []*failure.Error{nil, watched, stalled},
+			want: []time.Duration{lookPause, lookPause, time.Second},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +84,7 @@ func TestPause(t *testing.T) {
 			var got []time.Duration
 			for _, failed := range tc.passes {
 				var ended outcome
-				ended.Failure = failed
+				ended.Failure, ended.Running = failed, tc.running
 				got = append(got, r.pause(snap, ended))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -181,5 +187,61 @@ func TestNotesFit(t *testing.T) {
 		if len(got) > limit || len(got) < limit-4 || !utf8.ValidString(got) {
 			t.Errorf("%d bytes of %d: %q", len(got), limit, got)
 		}
+	}
+}
+
+// What a pass has done is told even if it is interrupted, without values of Secrets, and once.
+func TestConcludeTellsWhatThePassNoted(t *testing.T) {
+	stored := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "shop", Generation: 1}}
+	var events recorder
+	r := &Reconciler{Events: &events, Clock: clock.RealClock{}}
+	snap := &snapshot{set: stored, effective: stored, memo: &memo{}}
+	snap.without = append(snap.without, func(text string) string { return strings.ReplaceAll(text, "canary", "[…]") })
+	snap.tell(told{kind: "Normal", reason: v1.EventDriftCorrected, action: "Correct", note: "corrected canary"})
+	snap.tell(told{reason: v1.EventOrphaned, note: "a line of the log alone"})
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if _, err := r.conclude(interrupted, snap, outcome{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"DriftCorrected: corrected […]"}, []string(events)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// That what runs is not healthy is worth an event when it has failed, whatever holds a newer release.
+func TestWhatRunsAndFailsIsTold(t *testing.T) {
+	before := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+	before.Status.Conditions = []metav1.Condition{{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1.ReasonSucceeded}}
+	dependency := failure.NewWaiting(v1.ReasonDependencyNotReady, 0, "base is not Ready")
+	failed := failure.NewStalled(v1.ReasonHealthCheckFailed, "web failed")
+	waits := failure.NewWaiting(v1.ReasonProgressing, 0, "web: Available: 0/1")
+	cases := map[string]struct {
+		ended status.Outcome
+		want  []string // type and reason
+	}{
+		"held":                       {ended: status.Outcome{Kind: status.Failed, Failure: dependency}},
+		"held, and in progress":      {ended: status.Outcome{Kind: status.Failed, Failure: dependency, Running: waits}},
+		"held, and failed":           {ended: status.Outcome{Kind: status.Failed, Failure: dependency, Running: failed}, want: []string{"Warning HealthCheckFailed"}},
+		"suspended":                  {ended: status.Outcome{Kind: status.Suspended}, want: []string{"Normal Suspended"}},
+		"suspended, and in progress": {ended: status.Outcome{Kind: status.Suspended, Running: waits}, want: []string{"Normal Progressing"}},
+		"suspended, and failed":      {ended: status.Outcome{Kind: status.Suspended, Running: failed}, want: []string{"Warning HealthCheckFailed"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			after.Status = status.Next(before, tc.ended, time.Now())
+			snap := &snapshot{set: after}
+			snap.announce(before, tc.ended)
+			var got []string
+			for _, what := range snap.told {
+				got = append(got, what.kind+" "+what.reason)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

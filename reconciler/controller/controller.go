@@ -21,6 +21,7 @@ import (
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/status"
+	"github.com/stageset/stageset/reconciler/teardown"
 )
 
 // Options say how often and how patiently StageSets are reconciled.
@@ -66,8 +67,16 @@ type Reconciler struct {
 // snapshot is what a pass starts from.
 type snapshot struct {
 	set *v1.StageSet
-	// effective is the StageSet with what policies fill in; the stored one until they have.
+	// effective is the StageSet with what policies fill in, and review what they say of it; the stored one, and unfilled says
+	// why, if they cannot.
 	effective *v1.StageSet
+	review    *rules.Review
+	unfilled  error
+	// gone is true when the StageSet is, and left something behind.
+	gone bool
+	// told is what the pass has to say so far, and without takes values of Secrets out of it.
+	told    []told
+	without []func(string) string
 	// known is what the pass has found out so far of what it depends on; see memo.latch.
 	known []string
 	// namespace is the StageSet's Namespace; nil when there is none.
@@ -83,7 +92,7 @@ type outcome struct {
 	again time.Duration
 	// postponed is true when the pass found out nothing: it has to start again, after a moment.
 	postponed bool
-	// released is true when the finalizer is gone and there is nothing left to write a status to.
+	// released is true when nothing is left to do for a StageSet that is being deleted: it can be let go.
 	released bool
 }
 
@@ -110,7 +119,7 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 	switch err := r.Client.Get(ctx, request.NamespacedName, &set); {
 	case apierrors.IsNotFound(err):
 		r.forget(request.NamespacedName)
-		return nil, r.abandoned(ctx, request.NamespacedName)
+		return r.abandoned(ctx, request.NamespacedName)
 	case err != nil:
 		return nil, fmt.Errorf("read StageSet %s: %w", request.NamespacedName, err)
 	}
@@ -139,15 +148,28 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, snap *snapshot) outcome {
+	if snap.gone {
+		r.tellOrphans(snap, teardown.Recorded(snap.book, "its finalizer was taken away"))
+		return outcome{released: true}
+	}
+	r.fillIn(ctx, snap)
 	switch {
 	case !snap.set.DeletionTimestamp.IsZero():
-		snap.memo.drop()
 		return r.delete(ctx, snap)
-	case snap.set.Spec.Suspend:
-		snap.memo.drop()
-		return outcome{Outcome: status.Outcome{Kind: status.Suspended}}
+	case snap.effective.Spec.Suspend:
+		return r.suspended(ctx, snap)
 	}
 	return r.release(ctx, snap)
+}
+
+// fillIn has policies fill in what the spec leaves open: also how a StageSet is deleted, and whether it is suspended.
+func (r *Reconciler) fillIn(ctx context.Context, snap *snapshot) {
+	set, review, err := r.Policies.Default(ctx, snap.set, snap.namespace)
+	if err != nil {
+		snap.unfilled = err
+		return
+	}
+	snap.effective, snap.review = set, review
 }
 
 // forget ends what is known of a StageSet that is gone.

@@ -22,26 +22,31 @@ import (
 // delete is a pass of a StageSet that is being deleted: it deletes what is in the inventories, in reverse, and then lets
 // go of them and of the StageSet.
 func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
+	snap.memo.drop()
 	if err := r.refreshNamespace(ctx, snap); err != nil {
 		return interrupted(err)
 	}
+	snap.tellUnfilled()
 	down := r.teardown(snap)
 	switch {
-	case snap.set.Spec.DeletionPolicy == v1.DeletionPolicyOrphan:
-		return r.letGo(ctx, snap, teardown.Orphans{})
+	case snap.effective.Spec.DeletionPolicy == v1.DeletionPolicyOrphan:
+		return r.done(ctx, snap, teardown.Orphans{})
 	case terminating(snap.namespace):
 		// What is in the namespace goes with it, and so do the accounts and bindings that could delete the rest.
-		return r.letGo(ctx, snap, down.Outside(snap.book))
+		return r.done(ctx, snap, down.Outside(snap.book))
 	}
 	result := down.Everything(ctx, snap.book)
-	r.reportOrphans(ctx, snap, result.Orphans)
-	r.reportOrphans(ctx, snap, result.Lost)
-	r.reportOrphans(ctx, snap, result.Spared)
+	r.tellOrphans(snap, result.Orphans)
+	r.tellOrphans(snap, result.Lost)
+	r.tellOrphans(snap, result.Spared)
 	if err := teardown.Keep(ctx, snap.book, result.Unseen); err != nil {
 		return interrupted(err)
 	}
 	if len(result.Unseen) == 0 {
-		return r.letGo(ctx, snap, teardown.Orphans{})
+		return r.done(ctx, snap, teardown.Orphans{})
+	}
+	if len(result.Failed) > 0 && r.hide(ctx, snap) != nil {
+		result = result.Withheld(pipeline.Withheld)
 	}
 	if err := result.Failure(v1.ReasonPermissionsMissing); err != nil {
 		return r.stuck(ctx, snap, result, failure.From(err))
@@ -81,7 +86,7 @@ func (r *Reconciler) refreshNamespace(ctx context.Context, snap *snapshot) error
 func (r *Reconciler) stuck(ctx context.Context, snap *snapshot, result teardown.Result, failing *failure.Error) outcome {
 	since, stuck := stuckSince(snap.set)
 	if failing.Kind == failure.Stalled && stuck && r.Clock.Since(since) > r.Options.MaxTeardownWait {
-		return r.letGo(ctx, snap, result.Abandoned(failing.Error()))
+		return r.done(ctx, snap, result.Abandoned(failing.Error()))
 	}
 	switch {
 	case failing.Kind == failure.Transient:
@@ -118,7 +123,7 @@ func (r *Reconciler) teardown(snap *snapshot) teardown.Teardown {
 		Account:     pipeline.AccountOf(snap.effective),
 		Concurrency: r.Options.ApplyConcurrency,
 		Clock:       r.Clock,
-		Prune:       func(stage string, recorded bool) bool { return prunes(snap.effective, stage, recorded) },
+		Prune:       func(stage string, recorded bool) bool { return prunes(snap, stage, recorded) },
 		Timeout:     func(stage string) time.Duration { return stageTimeout(snap.effective, stage) },
 		Home:        r.Options.Home,
 	}
@@ -135,33 +140,38 @@ func stageTimeout(set *v1.StageSet, name string) time.Duration {
 }
 
 // prunes says whether a stage, by name, deletes what left it: what the spec says now counts; of a stage that is not in spec
-// any more, what was recorded.
-func prunes(set *v1.StageSet, name string, recorded bool) bool {
-	for _, stage := range set.Spec.Stages {
+// any more, what was recorded. Where policies cannot fill in the spec, it deletes only if both say so.
+func prunes(snap *snapshot, name string, recorded bool) bool {
+	for _, stage := range snap.effective.Spec.Stages {
 		if stage.Name == name {
-			return stage.Prune == nil || *stage.Prune
+			return (stage.Prune == nil || *stage.Prune) && (recorded || snap.unfilled == nil)
 		}
 	}
 	return recorded
 }
 
-// letGo removes the inventories and the StageSet's finalizer. What is lost is reported before nothing remembers it any more.
-func (r *Reconciler) letGo(ctx context.Context, snap *snapshot, lost teardown.Orphans) outcome {
+// done is a deletion with nothing left to do, and with what is lost.
+func (r *Reconciler) done(ctx context.Context, snap *snapshot, lost teardown.Orphans) outcome {
 	if err := r.nothingMissed(ctx, snap); err != nil {
 		return interrupted(err)
 	}
-	r.reportOrphans(ctx, snap, lost)
+	r.tellOrphans(snap, lost)
+	return outcome{released: true}
+}
+
+// letGo removes the inventories and the StageSet's finalizer.
+func (r *Reconciler) letGo(ctx context.Context, snap *snapshot) error {
 	if err := teardown.Keep(ctx, snap.book, nil); err != nil {
-		return interrupted(err)
+		return err
 	}
 	released := snap.set.DeepCopy()
 	if controllerutil.RemoveFinalizer(released, v1.Finalizer) {
 		patch := client.MergeFromWithOptions(snap.set, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Patch(ctx, released, patch); client.IgnoreNotFound(err) != nil {
-			return interrupted(fmt.Errorf("remove the finalizer: %w", err))
+			return fmt.Errorf("remove the finalizer: %w", err)
 		}
 	}
-	return outcome{released: true}
+	return nil
 }
 
 // nothingMissed fails when inventories hold more than the book: a process that has just begun to lead may have a cache that
@@ -187,32 +197,29 @@ func (r *Reconciler) liveInventories(ctx context.Context, name types.NamespacedN
 	return live.Items, err
 }
 
-// abandoned lets go of the inventories of a StageSet that is gone although it had our finalizer, because somebody took it
-// away. Nobody can say any more what was to be deleted, so nothing is; and their own finalizer must not keep the inventories,
-// and with them a namespace, for ever. Only inventories that are being deleted count: the garbage collector sees to that.
-func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) error {
+// abandoned is a snapshot of what a StageSet left behind that is gone although it had our finalizer, because somebody took it
+// away; nil if there is nothing. Nobody can say any more what was to be deleted, so nothing is; and their own finalizer must
+// not keep the inventories, and with them a namespace, for ever. Only inventories that are being deleted count: the garbage
+// collector sees to that.
+func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) (*snapshot, error) {
 	set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	book, err := r.Store.Open(ctx, set)
 	if err != nil || !book.Terminating() {
-		return err
+		return nil, err
 	}
 	// The cache may still show what we have just removed ourselves.
 	live, err := r.liveInventories(ctx, name)
 	if err != nil || len(live) == 0 {
-		return err
+		return nil, err
 	}
 	// A list, because to get StageSets is a permission that nothing else needs.
 	var sets v1.StageSetList
 	itself := client.MatchingFields{"metadata.name": name.Name}
 	if err := r.Live.List(ctx, &sets, client.InNamespace(name.Namespace), itself); err != nil || len(sets.Items) > 0 {
-		return err
+		return nil, err
 	}
-	snap := &snapshot{set: set, effective: set, book: book}
-	if err := r.refreshNamespace(ctx, snap); err != nil {
-		return err
-	}
-	r.reportOrphans(ctx, snap, teardown.Recorded(book, "its finalizer was taken away"))
-	return teardown.Keep(ctx, book, nil)
+	snap := &snapshot{set: set, effective: set, gone: true, book: book, memo: r.memory.of(name, "")}
+	return snap, r.refreshNamespace(ctx, snap)
 }
 
 // addFinalizer adds the StageSet's finalizer; it is called before the first write to a target.

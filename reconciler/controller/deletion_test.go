@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestAnInventoryThatTheCacheDoesNotShowIsNotGivenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &Reconciler{Live: cache(shard.DeepCopy())}
-			ended := r.letGo(t.Context(), &snapshot{set: set, book: book}, teardown.Orphans{})
+			ended := r.done(t.Context(), &snapshot{set: set, book: book}, teardown.Orphans{})
 			if ended.released || !ended.postponed {
 				t.Errorf("the StageSet was let go: %+v", ended)
 			}
@@ -55,16 +56,22 @@ func TestPruneOfTheSpecCounts(t *testing.T) {
 	cases := map[string]struct {
 		stage          string
 		recorded, want bool
+		unfilled       error
 	}{
 		"default":                   {stage: "default", recorded: false, want: true},
 		"set to false since":        {stage: "keeps", recorded: true, want: false},
 		"set to true since":         {stage: "deletes", recorded: false, want: true},
 		"a stage that is gone":      {stage: "gone", recorded: true, want: true},
 		"one that kept and is gone": {stage: "gone", recorded: false, want: false},
+		// What a policy would have filled in nobody knows then.
+		"kept by a policy that is broken now": {stage: "deletes", recorded: false, want: false, unfilled: errors.New("broken")},
+		"deleted whatever a broken policy":    {stage: "deletes", recorded: true, want: true, unfilled: errors.New("broken")},
+		"kept whatever a broken policy":       {stage: "keeps", recorded: true, want: false, unfilled: errors.New("broken")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := prunes(set, tc.stage, tc.recorded); got != tc.want {
+			snap := &snapshot{effective: set, unfilled: tc.unfilled}
+			if got := prunes(snap, tc.stage, tc.recorded); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

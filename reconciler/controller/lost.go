@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/stageset/stageset/api/v1"
-	"github.com/stageset/stageset/reconciler/pipeline"
 )
 
 // reportLost says which stages have applied objects that no inventory records any more. Nothing can be deleted of them:
@@ -40,11 +36,7 @@ func (r *Reconciler) reportLost(ctx context.Context, snap *snapshot) error {
 	if snap.memo.lost = lost; len(lost) == 0 {
 		return nil
 	}
-	message := fmt.Sprintf("the inventory of %s is lost: what is rendered now is recorded when it is applied again, and what "+
-		"is not is not deleted. What was applied has the labels %s,%s in (%s)", strings.Join(lost, ", "),
-		pipeline.Owner(snap.set).Selector(), v1.LabelStage, strings.Join(lost, ","))
-	log.FromContext(ctx).Info(message)
-	r.Events.Eventf(snap.set, nil, corev1.EventTypeWarning, v1.EventInventoryLost, "Reconcile", "%s", note(message))
+	snap.tellLost(lost)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/rules"
@@ -63,6 +64,10 @@ type memo struct {
 	pins       pipeline.Pins
 	maintained time.Time
 	detected   string
+	// running is what was last found to keep the release that runs from being Ready while a newer one is held; nil if nothing.
+	running *failure.Error
+	// unfilled is what was last said of policies that cannot fill in a StageSet that is being deleted.
+	unfilled string
 	// review is kept because identity has the address of its policies: none that come later can get the same.
 	review *rules.Review
 	// written is the StageSet as the last status patch left it, until the cache shows as much.
@@ -152,7 +157,7 @@ func (m *memo) hasBegun(content string, midway bool) bool {
 
 // succeeded remembers what a release that is applied was pinned to.
 func (m *memo) succeeded(pins pipeline.Pins) {
-	m.begun, m.pins, m.detected = false, pins, ""
+	m.begun, m.pins, m.detected, m.running = false, pins, "", nil
 }
 
 // keep remembers a run that waits, if all that wait fit into memory.

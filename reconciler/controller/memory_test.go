@@ -106,25 +106,28 @@ func TestHasBegun(t *testing.T) {
 	}
 }
 
+// What a StageSet says that waits does not tell whether it has written something, but what it says of its later stages does.
 func TestMidway(t *testing.T) {
 	revisions := map[string]string{"team-a/app": "2"}
 	cases := map[string]struct {
-		reason   string
-		revision string
-		observed int64
-		want     bool
+		first, second v1.StagePhase
+		revision      string
+		observed      int64
+		want          bool
 	}{
-		"waits":            {reason: v1.ReasonProgressing, revision: "2", observed: 1, want: true},
-		"succeeded":        {reason: v1.ReasonSucceeded, revision: "2", observed: 1},
-		"another revision": {reason: v1.ReasonProgressing, revision: "1", observed: 1},
-		"another spec":     {reason: v1.ReasonProgressing, revision: "2"},
+		"has not reached a stage":   {first: v1.StageVerifying, second: v1.StagePending, revision: "2", observed: 1, want: true},
+		"has written nothing new":   {first: v1.StageVerifying, second: v1.StageReady, revision: "2", observed: 1},
+		"waits for its last stage":  {first: v1.StageReady, second: v1.StageVerifying, revision: "2", observed: 1},
+		"succeeded":                 {first: v1.StageReady, second: v1.StageReady, revision: "2", observed: 1},
+		"is about another revision": {first: v1.StageVerifying, second: v1.StagePending, revision: "1", observed: 1},
+		"is about another spec":     {first: v1.StageVerifying, second: v1.StagePending, revision: "2"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			set := &v1.StageSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 			set.Status.ObservedGeneration = tc.observed
 			set.Status.LastAttemptedRevisions = map[string]string{"team-a/app": tc.revision}
-			set.Status.Conditions = []metav1.Condition{{Type: v1.ConditionReady, Reason: tc.reason}}
+			set.Status.Stages = []v1.StageStatus{{Name: "one", Phase: tc.first}, {Name: "two", Phase: tc.second}}
 			if got := midway(set, revisions); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}

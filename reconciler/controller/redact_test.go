@@ -17,16 +17,18 @@ func TestRedacted(t *testing.T) {
 	refused := failure.NewStalled(v1.ReasonApplyFailed, "canary is invalid").InStage("app")
 	ended := outcome{Outcome: status.Outcome{
 		Kind: status.Failed, Failure: refused, Message: "canary", CurrentStage: "app",
-		Stages: []v1.StageStatus{{Name: "app", Message: "waits for canary"}},
+		Stages:  []v1.StageStatus{{Name: "app", Message: "waits for canary"}},
+		Running: failure.NewWaiting(v1.ReasonProgressing, 0, "waits for canary"),
 	}}
 	got := ended.redacted(without)
 	if got.Failure.Error() != "[…] is invalid" || got.Failure.Reason != v1.ReasonApplyFailed || got.Failure.Stage != "app" {
 		t.Errorf("failure %+v", got.Failure)
 	}
-	if diff := cmp.Diff([]string{"[…]", "waits for […]"}, []string{got.Message, got.Stages[0].Message}); diff != "" {
+	if diff := cmp.Diff([]string{"[…]", "waits for […]", "waits for […]"},
+		[]string{got.Message, got.Stages[0].Message, got.Running.Error()}); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
 	}
-	if ended.Stages[0].Message != "waits for canary" || refused.Error() != "canary is invalid" {
+	if ended.Stages[0].Message != "waits for canary" || ended.Running.Error() != "waits for canary" || refused.Error() != "canary is invalid" {
 		t.Error("the outcome itself was changed")
 	}
 	if got := (outcome{}).redacted(without); got.Failure != nil || got.Stages != nil {

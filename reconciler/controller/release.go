@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -38,14 +37,18 @@ type candidate struct {
 
 // release is a pass of a StageSet that is neither deleted nor suspended.
 func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
-	set, review, err := r.Policies.Admit(ctx, snap.set, snap.namespace)
-	if err != nil {
+	set, review := snap.effective, snap.review
+	snap.memo.loops.Begin(r.Clock.Now(), r.interval(set), asked(snap.set))
+	if snap.unfilled != nil {
+		return r.held(ctx, snap, snap.unfilled)
+	}
+	if err := review.StageSet(ctx); err != nil {
 		return r.held(ctx, snap, err).warned(review)
 	}
-	snap.effective = set
 	snap.memo.follow(set, snap.set)
 	snap.known = append(snap.known, review.Identity())
 	pinned, err := r.Pipeline.Pin(ctx, set, review)
+	snap.without = append(snap.without, pinned.Redact)
 	if err != nil {
 		return r.held(ctx, snap, err).warned(review)
 	}
@@ -57,7 +60,7 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 	snap.known = append(snap.known, pinned.Dependencies)
 	ended := r.advance(ctx, snap, next)
 	ended.Revisions = pinned.Revisions()
-	ended.RepeatedStage = r.repeated(set, ended)
+	ended.RepeatedStage = snap.repeated(ended)
 	if ended.Kind == status.Succeeded {
 		ended.Message += " at " + status.Short(ended.Revisions)
 		if snap.memo.looping != "" {
@@ -69,16 +72,18 @@ func (r *Reconciler) release(ctx context.Context, snap *snapshot) outcome {
 		ended.Stages[i].Revision = pinned.Stages[i].Pin.Revision
 		ended.Stages[i].Digest = pinned.Stages[i].Pin.Digest
 	}
-	return ended.redacted(pinned.Redact)
+	return ended
 }
 
 // repeated is the request to apply a stage again if the pass has done so.
-func (r *Reconciler) repeated(set *v1.StageSet, ended outcome) string {
-	name, asked := pipeline.RepeatedStage(set)
-	at := slices.IndexFunc(set.Spec.Stages, func(stage v1.Stage) bool { return stage.Name == name })
+func (s *snapshot) repeated(ended outcome) string {
+	name, asked := pipeline.RepeatedStage(s.effective)
+	at := slices.IndexFunc(s.effective.Spec.Stages, func(stage v1.Stage) bool { return stage.Name == name })
 	if asked != "" && at < 0 {
-		r.Events.Eventf(set, nil, corev1.EventTypeWarning, v1.ReasonInvalidSpec, "Reconcile",
-			"annotation %s asks for stage %q, which is not in spec.stages", v1.AnnotationReconcileStage, name)
+		s.tell(told{
+			kind: corev1.EventTypeWarning, reason: v1.ReasonInvalidSpec, action: "Reconcile",
+			note: fmt.Sprintf("annotation %s asks for stage %q, which is not in spec.stages", v1.AnnotationReconcileStage, name),
+		})
 		return asked
 	}
 	for _, stage := range ended.Stages {
@@ -125,6 +130,7 @@ func (r *Reconciler) held(ctx context.Context, snap *snapshot, err error) outcom
 	ended := failed(err)
 	if !ended.postponed {
 		r.maintain(ctx, snap, ended.Failure)
+		ended.Running = snap.memo.running
 	}
 	return ended
 }
@@ -144,8 +150,8 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 	snap.memo.drop()
 	progress, err := run.Advance(ctx, snap.book)
 	snap.memo.begun = run.Begun()
-	r.reportCorrected(ctx, snap.set, run.Corrected(), next.pinned.Redact)
-	r.reportRecreating(ctx, snap.set, run.Recreating())
+	snap.tellCorrected(run.Corrected())
+	snap.tellRecreating(run.Recreating())
 	ended := outcome{again: progress.Pause}
 	ended.CurrentStage = progress.Name
 	switch {
@@ -166,28 +172,36 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 	default:
 		ended = r.finish(ctx, snap, run, next.pinned)
 	}
-	ended.Stages = run.Status(progress, ended.Kind == status.Failed)
+	ended.Stages, ended.Begun = run.Status(progress, ended.Kind == status.Failed), run.Begun()
 	return ended
 }
 
 // begin prepares a run: everything that is checked before the first write.
 func (r *Reconciler) begin(ctx context.Context, snap *snapshot, next candidate) (*release.Run, error) {
-	records := snap.book.Records()
-	snap.memo.loops.Begin(r.Clock.Now(), r.interval(next.set), asked(snap.set))
-	cleared, err := r.Pipeline.Prepare(ctx, next.set, next.pinned, next.review, pipeline.Memory{
-		Records: records, Loops: &snap.memo.loops, Room: snap.memo.room,
-	})
+	memory := snap.remembered()
+	cleared, err := r.Pipeline.Prepare(ctx, next.set, next.pinned, next.review, memory)
 	if err != nil {
 		return nil, err
 	}
-	r.reportLooping(snap, next.pinned.Redact(cleared.Looping()))
-	return release.New(cleared, r.stages(next.set, next.pinned), next.pinned.Recorded(records), release.Options{
+	begun := snap.memo.hasBegun(next.content, midway(snap.set, next.pinned.Revisions()))
+	return r.run(snap, pipeline.Cleared{Set: next.set, Pinned: next.pinned, Cleared: cleared}, memory, begun), nil
+}
+
+// remembered is what the pass has of the process's memory.
+func (s *snapshot) remembered() pipeline.Memory {
+	return pipeline.Memory{Records: s.book.Records(), Loops: &s.memo.loops, Room: s.memo.room}
+}
+
+// run is a run of a cleared release; begun is true when something of it was written that was not applied before.
+func (r *Reconciler) run(snap *snapshot, of pipeline.Cleared, memory pipeline.Memory, begun bool) *release.Run {
+	snap.tellLooping(of.Cleared.Looping())
+	return release.New(of.Cleared, r.stages(of.Set, of.Pinned), of.Pinned.Recorded(memory.Records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
 		Measure:     Steps{Clock: r.Clock}.Begin,
-		Begun:       snap.memo.hasBegun(next.content, midway(snap.set, next.pinned.Revisions())),
+		Begun:       begun,
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
-	}), nil
+	})
 }
 
 // asked is true when somebody asks for a pass now.
@@ -196,12 +210,11 @@ func asked(set *v1.StageSet) bool {
 	return isSet && requested != set.Status.LastHandledReconcileAt
 }
 
-// midway is true when an earlier process may have written some of this release: what a StageSet says that is not Ready does
-// not tell whether all stages had been reached.
+// midway is true when an earlier process had written some of this release, and not reached all of its stages: as long as
+// nothing is written, the status leaves them as the last release has left them.
 func midway(set *v1.StageSet, revisions map[string]string) bool {
-	ready := meta.FindStatusCondition(set.Status.Conditions, v1.ConditionReady)
 	return set.Status.ObservedGeneration == set.Generation && maps.Equal(set.Status.LastAttemptedRevisions, revisions) &&
-		(ready == nil || ready.Reason != v1.ReasonSucceeded)
+		slices.ContainsFunc(set.Status.Stages, func(stage v1.StageStatus) bool { return stage.Phase == v1.StagePending })
 }
 
 // stages is what a run has to know of each stage.
@@ -254,9 +267,9 @@ func startedAt(set *v1.StageSet, name, digest string) time.Time {
 func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run, pinned pipeline.Pinned) outcome {
 	defer Steps{Clock: r.Clock}.Begin("prune")()
 	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired(), pinned.Destination.Cluster())
-	r.reportOrphans(ctx, snap, result.Orphans)
-	r.reportOrphans(ctx, snap, result.Lost)
-	r.reportOrphans(ctx, snap, result.Spared)
+	r.tellOrphans(snap, result.Orphans)
+	r.tellOrphans(snap, result.Lost)
+	r.tellOrphans(snap, result.Spared)
 	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {
 		return failed(err)
 	}

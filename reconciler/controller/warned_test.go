@@ -37,7 +37,7 @@ func TestReleaseWarnsOfWhatIsRefused(t *testing.T) {
 		set: set, namespace: &corev1.Namespace{}, book: &store.Book{}, memo: (&memory{}).of(client.ObjectKeyFromObject(set), "1"),
 	}
 	for range 2 {
-		ended := r.release(t.Context(), snap)
+		ended := r.reconcile(t.Context(), snap)
 		if ended.Failure == nil || ended.Failure.Reason != v1.ReasonPolicyViolation {
 			t.Fatalf("it is not refused: %+v", ended)
 		}

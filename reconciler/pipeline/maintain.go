@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
@@ -28,21 +29,19 @@ func (p Pinned) Pins() Pins {
 // Drifts is what others did to applied objects.
 type Drifts = preflight.Drifts
 
-// Maintained is what is at hand of the release that was applied last.
-type Maintained struct {
-	// Set is the StageSet with the stages that were applied, and Pinned are their sources.
+// Cleared is a release that may be applied, with what it was made of: a StageSet, and the sources that it is pinned to.
+type Cleared struct {
+	preflight.Cleared
 	Set    *v1.StageSet
 	Pinned Pinned
-	// Cleared has what renders as it was applied.
-	Cleared preflight.Cleared
 }
 
 // Maintain prepares the release that was applied last, from its pins and what is cached of them, for the time when nothing
 // newer can be applied. The sources themselves are not read. What does not render as it was applied, because spec or values
-// have changed, is left out.
+// have changed, is left out, as are the stages that were not applied.
 func (p *Pipeline) Maintain(
 	ctx context.Context, set *v1.StageSet, pins Pins, review Review, memory Memory,
-) (Maintained, error) {
+) (Cleared, error) {
 	set = set.DeepCopy()
 	set.Spec.Stages = slices.DeleteFunc(set.Spec.Stages, func(stage v1.Stage) bool {
 		_, applied := pins[stage.Name]
@@ -50,7 +49,7 @@ func (p *Pipeline) Maintain(
 	})
 	pinned, err := p.accounts(ctx, set)
 	if err != nil {
-		return Maintained{}, err
+		return Cleared{}, err
 	}
 	for i := range pinned.Stages {
 		stage := &pinned.Stages[i]
@@ -58,14 +57,14 @@ func (p *Pipeline) Maintain(
 		review.Source(ctx, stage.Stage.Name, stage.Pin)
 	}
 	if err := review.Err(); err != nil {
-		return Maintained{}, err
+		return Cleared{}, err
 	}
 	if err := p.variables(ctx, set, &pinned); err != nil {
-		return Maintained{}, err
+		return Cleared{}, err
 	}
 	in, err := p.compose(ctx, set, pinned, review, memory.Room)
 	if err != nil {
-		return Maintained{}, err
+		return Cleared{}, err
 	}
 	in.Applied, in.Loops = true, memory.Loops
 	ids := pinned.RecordIDs()
@@ -73,46 +72,60 @@ func (p *Pipeline) Maintain(
 		return !slices.Contains(ids, record.ID()) // another account has applied it
 	}))
 	cleared, err := preflight.Check(ctx, in)
-	return Maintained{Set: set, Pinned: pinned, Cleared: cleared}, err
+	return Cleared{Cleared: cleared, Set: set, Pinned: pinned}, err
 }
 
-// Detect finds out what others did to the recorded objects that are not in known, as the accounts that applied them.
-func (p *Pipeline) Detect(
-	ctx context.Context, set *v1.StageSet, records []inventory.Record, known map[inventory.Key]bool,
-) (Drifts, error) {
+// Seen is what a look at what is applied has found out.
+type Seen = preflight.Seen
+
+// Withheld stands for words that may quote the value of a Secret.
+const Withheld = preflight.Withheld
+
+// Look finds out how the release is that the records are of, as the accounts that applied it. Nothing of it has to be at
+// hand. Of the objects in known what was applied is at hand; they are no drift.
+func (p *Pipeline) Look(
+	ctx context.Context, set *v1.StageSet, records []inventory.Record, known map[inventory.Key]bool, now time.Time,
+) (Seen, error) {
 	var (
-		all      Drifts
+		all      Seen
 		problems []error
 	)
+	running := preflight.Running{Owner: Owner(set), Now: now, Known: known}
 	for _, record := range records {
-		found, err := p.detect(ctx, set, record, known)
-		all = all.And(found)
+		seen, err := p.look(ctx, set, record, running)
+		all = all.And(seen)
 		problems = append(problems, err)
 	}
 	return all, failure.Join(problems...)
 }
 
-func (p *Pipeline) detect(
-	ctx context.Context, set *v1.StageSet, record inventory.Record, known map[inventory.Key]bool,
-) (Drifts, error) {
+func (p *Pipeline) look(
+	ctx context.Context, set *v1.StageSet, record inventory.Record, running preflight.Running,
+) (Seen, error) {
 	client, err := p.recorded(ctx, set, record.Target)
 	if err != nil {
-		return Drifts{}, err
+		return Seen{}, failure.From(err).InStage(record.Stage)
 	}
 	var entries []v1.InventoryEntry
 	for _, key := range record.Keys() {
 		entry := record.Entries[key]
-		if known[key] || entry.UID == "" || entry.RenderedHash == "" {
+		if entry.UID == "" || entry.RenderedHash == "" {
 			continue // it may never have been made or adopted, or has left with an earlier release
 		}
 		version, err := client.Version(ctx, key.GroupKind())
 		if err != nil {
-			return Drifts{}, err
+			return Seen{}, err
 		}
 		entry.Version = cmp.Or(version, entry.Version) // what it was applied as may be served no more
 		entries = append(entries, entry)
 	}
-	return preflight.Detect(ctx, client, Owner(set), entries)
+	stage := preflight.Stage{Name: record.Stage, Account: client.Account(), Target: client}
+	for _, spec := range set.Spec.Stages {
+		if spec.Name == record.Stage && len(entries) > 0 {
+			stage.Ready = readyChecks(set, spec)
+		}
+	}
+	return running.Look(ctx, stage, entries)
 }
 
 // recorded is the client of what an inventory records.

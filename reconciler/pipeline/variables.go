@@ -46,6 +46,32 @@ func (p *Pipeline) variables(ctx context.Context, set *v1.StageSet, pinned *Pinn
 	return failure.Join(problems...)
 }
 
+// Redactor takes out of texts the values of all Secrets that a StageSet substitutes, as they are now. Its error says that some
+// cannot be read: what they were is not known then.
+func (p *Pipeline) Redactor(ctx context.Context, set *v1.StageSet) (func(text string) string, error) {
+	reader := valueReader{tenants: p.Tenants, set: set, readings: map[valueSource]reading{}}
+	for _, stage := range set.Spec.Stages {
+		if stage.PostBuild == nil {
+			continue
+		}
+		for _, ref := range stage.PostBuild.SubstituteFrom {
+			source := valueSource{ref.Kind, ref.Name}
+			if _, known := reader.readings[source]; known || ref.Kind != v1.SubstituteSecret {
+				continue
+			}
+			found, err := reader.read(ctx, source)
+			if err != nil {
+				return nil, err
+			}
+			if found.missing {
+				return nil, failure.NewStalled(v1.ReasonBuildFailed, "substituteFrom: %s does not exist", reader.describe(source))
+			}
+			reader.readings[source] = found
+		}
+	}
+	return reader.secrets.Redact, nil
+}
+
 // valueSource is a ConfigMap or Secret in the namespace of the StageSet.
 type valueSource struct {
 	kind v1.SubstituteKind

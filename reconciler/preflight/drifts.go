@@ -1,15 +1,12 @@
 package preflight
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/drift"
 	"github.com/stageset/stageset/reconciler/inventory"
-	"github.com/stageset/stageset/reconciler/ownership"
 )
 
 // Drifts is what others did to applied objects.
@@ -58,29 +55,4 @@ func summarize(found []drift.Found) Drifts {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return Drifts{Objects: len(found), First: found[0].Key, Text: strings.Join(parts, "; ")}
-}
-
-// Detect finds out what others did to objects of which only the inventory entries are at hand. What they changed is not
-// known then, nor whether it matters.
-func Detect(ctx context.Context, target drift.Reader, owner ownership.Owner, entries []v1.InventoryEntry) (Drifts, error) {
-	wanted := make([]drift.Wanted, 0, len(entries))
-	for _, entry := range entries {
-		wanted = append(wanted, drift.Wanted{InventoryEntry: entry})
-	}
-	snapshot, err := drift.Observe(ctx, target, owner, wanted)
-	if err != nil {
-		return Drifts{}, err
-	}
-	var found []drift.Found
-	for _, entry := range entries {
-		key := inventory.EntryKey(entry)
-		var live *drift.Live
-		if seen, exists := snapshot[key]; exists {
-			live = &seen
-		}
-		if state := drift.Touched(entry, live); state != drift.Unchanged {
-			found = append(found, drift.Found{Key: key, State: state})
-		}
-	}
-	return summarize(found), nil
 }

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/health"
@@ -44,7 +41,9 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 	}
 	stage.stale, stage.unlooked = false, false
 	for i := range stage.checks {
-		if err := stage.lookAt(ctx, &stage.checks[i]); err != nil {
+		check := &stage.checks[i]
+		var err error
+		if check.result, check.unserved, err = stage.cleared.LookAt(ctx, check.ReadyCheck); err != nil {
 			return err
 		}
 	}
@@ -79,29 +78,6 @@ func (r *Run) lookAtObjects(ctx context.Context, stage *stage) error {
 			continue // as it was applied it was healthy; what others ask of it since, such as more replicas, holds nothing up
 		}
 		stage.results[key] = live.Health
-	}
-	return nil
-}
-
-// lookAt reads one ready check as the stage's account.
-func (s *stage) lookAt(ctx context.Context, check *checkResult) error {
-	obj, err := s.cleared.Target().Get(ctx, check.Kind, check.Key.Namespace, check.Key.Name)
-	check.unserved = meta.IsNoMatchError(err)
-	switch {
-	case check.unserved:
-		check.result = health.Result{Verdict: health.Progressing, Message: "of readyChecks is of a kind that the cluster does not serve"}
-	case apierrors.IsNotFound(err):
-		check.result = health.Result{Verdict: health.Progressing, Message: "of readyChecks does not exist yet"}
-	case apierrors.IsForbidden(err):
-		return failure.NewStalled(v1.ReasonAccessDenied, "stage %s, as %s: %s of readyChecks: %w",
-			s.state.Name, s.cleared.Account().Username(), check.Key, err).InStage(s.state.Name)
-	case err != nil && preflight.IsRefusal(err):
-		return failure.NewStalled(v1.ReasonInvalidSpec, "stage %s: %s of readyChecks: %w", s.state.Name, check.Key, err).
-			InStage(s.state.Name)
-	case err != nil:
-		return preflight.CannotAsk(s.cleared, err)
-	default:
-		check.result = s.cleared.Live(ctx, obj).Health
 	}
 	return nil
 }

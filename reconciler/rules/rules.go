@@ -43,37 +43,49 @@ type Review struct {
 	params []policies.Param
 }
 
-// Admit applies the defaulting policies to a copy of a stored StageSet and asks about the copy as a CREATE by nobody: a
-// webhook that was down, bypassed or younger than the object changes nothing about what may run. It returns the defaulted
-// StageSet; the error is a *failure.Error that lists every violation in the webhook's words, and the Review says what else there
-// is to warn of; it is nil if there is none.
+// Admit asks about a stored StageSet with what the policies fill in as a CREATE by nobody: a webhook that was down, bypassed or
+// younger than the object changes nothing about what may run. It returns the defaulted StageSet; the error is a *failure.Error
+// that lists every violation in the webhook's words, and the Review says what else there is to warn of; it is nil if there is
+// none.
 func (p *Policies) Admit(ctx context.Context, stored *v1.StageSet, namespace *corev1.Namespace) (
 	*v1.StageSet, *Review, error,
 ) {
+	defaulted, review, err := p.Default(ctx, stored, namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	return defaulted, review, review.StageSet(ctx)
+}
+
+// Default applies the defaulting policies to a copy of a stored StageSet. It returns the defaulted one, and a Review of it, which
+// nobody has asked yet. The error is a *failure.Error: a policy cannot be evaluated, or makes what is no StageSet.
+func (p *Policies) Default(ctx context.Context, stored *v1.StageSet, namespace *corev1.Namespace) (
+	*v1.StageSet, *Review, error,
+) {
 	verdicts := p.now()
-	set := verdicts.set
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
 	if err != nil {
 		return nil, nil, fmt.Errorf("convert the StageSet: %w", err)
 	}
-	review := &Review{
-		set: set, verdicts: verdicts, object: &unstructured.Unstructured{Object: content}, namespace: namespace, left: releaseTime,
-	}
-	review.object.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
-	in := policies.Input{Object: review.object, Namespace: namespace}
-	if in.Object, err = set.Default(ctx, in); err != nil {
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(v1.GroupVersion.WithKind("StageSet"))
+	object, err = verdicts.set.Default(ctx, policies.Input{Object: object, Namespace: namespace})
+	if err != nil {
 		return nil, nil, failure.NewStalled(v1.ReasonPolicyViolation, "defaulting policies cannot be evaluated: %w", err)
 	}
-	review.object = in.Object
-	review.add(ctx, "", set.Validate(ctx, in))
-	if err := review.Err(); err != nil {
-		return nil, review, err
-	}
 	var defaulted v1.StageSet
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Object.Object, &defaulted); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &defaulted); err != nil {
 		return nil, nil, failure.NewStalled(v1.ReasonInvalidSpec, "the defaulted StageSet is not valid: %w", err)
 	}
-	return &defaulted, review, nil
+	return &defaulted, &Review{
+		set: verdicts.set, verdicts: verdicts, object: object, namespace: namespace, left: releaseTime,
+	}, nil
+}
+
+// StageSet asks about the StageSet itself. The error is Err's.
+func (r *Review) StageSet(ctx context.Context) error {
+	r.add(ctx, "", r.set.Validate(ctx, policies.Input{Object: r.object, Namespace: r.namespace}))
+	return r.Err()
 }
 
 // Source asks about the resolved source of a stage.

@@ -43,6 +43,10 @@ type Outcome struct {
 	CurrentStage string
 	// Revisions maps namespace/name of each source to the revision of the run; nil when the sources are not pinned.
 	Revisions map[string]string
+	// Running is what keeps the release that runs from being Ready, where a newer one is held; nil if it is healthy.
+	Running *failure.Error
+	// Begun is true when the run has written something that was not applied before.
+	Begun bool
 	// RepeatedStage is the value of the annotation that asked for a stage to be applied again, once it was; else empty.
 	RepeatedStage string
 }
@@ -58,7 +62,7 @@ func Next(set *v1.StageSet, outcome Outcome, now time.Time) v1.StageSetStatus {
 		next.LastAttemptedRevisions = maps.Clone(outcome.Revisions)
 	}
 	if outcome.Stages != nil {
-		next.Stages = keepTimes(set.Status.Stages, outcome.Stages)
+		next.Stages = stages(set.Status.Stages, outcome)
 	}
 	if outcome.RepeatedStage != "" {
 		next.LastHandledReconcileStage = outcome.RepeatedStage
@@ -94,18 +98,22 @@ func history(old []v1.HistoryEntry, outcome Outcome, now metav1.Time) []v1.Histo
 	return append([]v1.HistoryEntry{entry}, old[:min(len(old), v1.MaxHistory-1)]...)
 }
 
-// keepTimes keeps the times of stages that the run found as an earlier one had left them: an idle pass starts nothing. It
-// cuts their messages, which quote what objects say of themselves.
-func keepTimes(old, current []v1.StageStatus) []v1.StageStatus {
-	current = slices.Clone(current)
+// stages are the stages after a pass. Those that the run found as an earlier one had left them keep their times: an idle pass
+// starts nothing. As long as a run has written nothing that was not applied before, the stages that it has not reached are as
+// the last release has left them, and stay so. Messages are cut, because they quote what objects say of themselves.
+func stages(old []v1.StageStatus, outcome Outcome) []v1.StageStatus {
+	current := slices.Clone(outcome.Stages)
 	for i := range current {
 		stage := &current[i]
 		stage.Message = Truncate(stage.Message)
 		at := slices.IndexFunc(old, func(s v1.StageStatus) bool { return s.Name == stage.Name })
-		if at < 0 || old[at].Digest != stage.Digest {
+		if at < 0 || old[at].Phase != v1.StageReady {
 			continue
 		}
-		if stage.Phase == v1.StageReady && old[at].Phase == v1.StageReady {
+		switch {
+		case stage.Phase == v1.StagePending && !outcome.Begun:
+			*stage = old[at]
+		case stage.Phase == v1.StageReady && stage.Digest == old[at].Digest:
 			stage.StartedAt, stage.ReadyAt = old[at].StartedAt, old[at].ReadyAt
 		}
 	}
@@ -129,17 +137,18 @@ func (c conditions) derive(outcome Outcome) {
 		c.present(v1.ConditionReconciling, v1.ReasonProgressing, outcome.Message)
 		c.remove(v1.ConditionStalled)
 	case Suspended:
-		c.held(v1.ReasonSuspended, "spec.suspend is set: nothing is applied")
+		c.held(v1.ReasonSuspended, "spec.suspend is set: nothing is applied", outcome.Running)
 		c.remove(v1.ConditionReconciling, v1.ConditionStalled)
 	case Failed:
-		c.failed(outcome.Failure)
+		c.failed(outcome)
 	}
 }
 
-func (c conditions) failed(failed *failure.Error) {
+func (c conditions) failed(outcome Outcome) {
+	failed := outcome.Failure
 	message := failed.Error()
 	if waitsForOthers(failed) {
-		c.held(failed.Reason, message)
+		c.held(failed.Reason, message, outcome.Running)
 	} else {
 		c.ready(metav1.ConditionFalse, failed.Reason, c.stillRunning(message))
 	}
@@ -161,18 +170,45 @@ func waitsForOthers(failed *failure.Error) bool {
 	return false
 }
 
-// held keeps Ready=True where a release runs and is healthy, and says what is held. The condition then keeps the
-// generation that it was earned at, so that nobody takes the new spec for applied.
-func (c conditions) held(reason, message string) {
-	old := meta.FindStatusCondition(c.set.Status.Conditions, v1.ConditionReady)
-	if old == nil || old.Status != metav1.ConditionTrue {
+// held is Ready=True where a release runs and is healthy, with what is held; where it is not healthy, the condition says so
+// first. It keeps the generation that the release has earned it at, so that nobody takes the new spec for applied.
+func (c conditions) held(reason, message string, running *failure.Error) {
+	earned := c.earned()
+	if earned == nil {
 		c.ready(metav1.ConditionFalse, reason, c.stillRunning(message))
 		return
 	}
-	c.condition(metav1.Condition{
-		Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: reason,
-		Message: c.stillRunning(message), ObservedGeneration: old.ObservedGeneration,
-	})
+	next := metav1.Condition{
+		Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: earned.ObservedGeneration,
+	}
+	if running != nil {
+		next.Status, next.Reason = metav1.ConditionFalse, running.Reason
+		if running.Reason == v1.ReasonProgressing {
+			next.Status = metav1.ConditionUnknown
+		}
+		message = running.Error() + "; held: " + message
+	}
+	next.Message = c.stillRunning(message)
+	c.condition(next)
+}
+
+// earned is the condition Ready where it is about a release that came to its end: it is True, or, while a newer one is held,
+// says why what runs is not healthy. What it says of any other failure, Reconciling or Stalled says with the same reason.
+func (c conditions) earned() *metav1.Condition {
+	ready := meta.FindStatusCondition(c.set.Status.Conditions, v1.ConditionReady)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return ready
+	}
+	for _, kind := range []string{v1.ConditionReconciling, v1.ConditionStalled} {
+		other := meta.FindStatusCondition(c.set.Status.Conditions, kind)
+		if other != nil && other.Reason == ready.Reason {
+			return nil
+		}
+	}
+	if ready.Reason == v1.ReasonSuspended {
+		return nil // nothing has been released before it was suspended
+	}
+	return ready
 }
 
 func (c conditions) stillRunning(message string) string {

@@ -95,6 +95,109 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// A release is held from pass to pass, and what it holds back does not make what runs healthy: that is looked at. It is Ready
+// again when it is healthy again, at the generation that it had earned it at.
+func TestWhatRunsIsNotHealthyWhileANewerReleaseIsHeld(t *testing.T) {
+	dependency := failure.NewWaiting(v1.ReasonDependencyNotReady, 0, "base is not Ready")
+	held := func(running *failure.Error) Outcome {
+		return Outcome{Kind: Failed, Failure: dependency, Running: running}
+	}
+	suspended := func(running *failure.Error) Outcome { return Outcome{Kind: Suspended, Running: running} }
+	progresses := failure.NewWaiting(v1.ReasonProgressing, 0, "web: Available: 0/1")
+	failed := failure.NewStalled(v1.ReasonHealthCheckFailed, "web: deadline exceeded")
+	unasked := failure.NewTransient(v1.ReasonTargetUnreachable, "no answer")
+	waits := Outcome{Kind: Progressing, Message: "stage a waits"}
+	denied := Outcome{Kind: Failed, Failure: failure.NewStalled(v1.ReasonPolicyViolation, "p/r: no")}
+	const rest = "; still running main@sha1:11111111"
+	cases := map[string]struct {
+		passes []Outcome
+		want   metav1.Condition // Ready
+		also   string           // the reason of Reconciling
+	}{
+		"in progress": {
+			passes: []Outcome{held(progresses)}, also: v1.ReasonDependencyNotReady,
+			want: condition(v1.ConditionReady, metav1.ConditionUnknown, v1.ReasonProgressing,
+				"web: Available: 0/1; held: base is not Ready"+rest, 1),
+		},
+		"failed": {
+			passes: []Outcome{held(failed)}, also: v1.ReasonDependencyNotReady,
+			want: condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonHealthCheckFailed,
+				"web: deadline exceeded; held: base is not Ready"+rest, 1),
+		},
+		"failed, suspended": {
+			passes: []Outcome{suspended(failed)},
+			want: condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonHealthCheckFailed,
+				"web: deadline exceeded; held: spec.suspend is set: nothing is applied"+rest, 1),
+		},
+		"cannot be asked": {
+			passes: []Outcome{held(unasked)}, also: v1.ReasonDependencyNotReady,
+			want: condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonTargetUnreachable,
+				"no answer; held: base is not Ready"+rest, 1),
+		},
+		"healthy again": {
+			passes: []Outcome{held(progresses), held(failed), held(unasked), held(nil)}, also: v1.ReasonDependencyNotReady,
+			want: condition(v1.ConditionReady, metav1.ConditionTrue, v1.ReasonDependencyNotReady, "base is not Ready"+rest, 1),
+		},
+		"healthy again, suspended": {
+			passes: []Outcome{suspended(progresses), held(failed), suspended(failed), suspended(nil)},
+			want: condition(v1.ConditionReady, metav1.ConditionTrue, v1.ReasonSuspended,
+				"spec.suspend is set: nothing is applied"+rest, 1),
+		},
+		// Nobody knows how much of it there is.
+		"held on its way": {
+			passes: []Outcome{held(progresses), waits, held(nil)}, also: v1.ReasonDependencyNotReady,
+			want: condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonDependencyNotReady, "base is not Ready"+rest, 2),
+		},
+		"suspended when it was denied": {
+			passes: []Outcome{denied, suspended(nil), suspended(nil)},
+			want: condition(v1.ConditionReady, metav1.ConditionFalse, v1.ReasonSuspended,
+				"spec.suspend is set: nothing is applied"+rest, 2),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			set := running()
+			for _, pass := range tc.passes {
+				set.Status = Next(set, pass, now)
+			}
+			want := []metav1.Condition{tc.want}
+			if tc.also != "" {
+				want = append(want, condition(v1.ConditionReconciling, metav1.ConditionTrue, tc.also, "base is not Ready", 2))
+			}
+			ignoreTime := cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
+			if diff := cmp.Diff(want, set.Status.Conditions, ignoreTime); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a run has not written yet is as the last release has left it, however far the run has to go.
+func TestStagesThatAreNotReachedStayAsTheyAre(t *testing.T) {
+	last := v1.StageStatus{Name: "two", Phase: v1.StageReady, Digest: "sha256:1", Revision: "1"}
+	next := v1.StageStatus{Name: "two", Phase: v1.StagePending, Digest: "sha256:2", Revision: "2"}
+	never := v1.StageStatus{Name: "two", Phase: v1.StagePending, Digest: "sha256:1", Revision: "1"}
+	cases := map[string]struct {
+		old   v1.StageStatus
+		begun bool
+		want  v1.StageStatus
+	}{
+		"before the first write": {old: last, want: last},
+		"after it":               {old: last, begun: true, want: next},
+		"never reached":          {old: never, want: next},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			set := fresh()
+			set.Status.Stages = []v1.StageStatus{tc.old}
+			got := Next(set, Outcome{Kind: Progressing, Stages: []v1.StageStatus{next}, Begun: tc.begun}, now).Stages
+			if diff := cmp.Diff([]v1.StageStatus{tc.want}, got); diff != "" {
+				t.Errorf("stages (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // An idle pass must not write: everything that another pass of the same state says is what is there already.
 func TestIdlePassChangesNothing(t *testing.T) {
 	at := func(seconds int) *metav1.Time {

@@ -85,6 +85,25 @@ func mayNot(err error) bool {
 	return apierrors.IsForbidden(err) || failure.From(err).Reason == v1.ReasonServiceAccountRequired
 }
 
+// Withheld is the result with a text in place of what API servers said of the objects that could not be deleted.
+func (r Result) Withheld(text string) Result {
+	r.Failed = slices.Clone(r.Failed)
+	for i := range r.Failed {
+		r.Failed[i].Err = withheld{error: r.Failed[i].Err, text: text}
+	}
+	return r
+}
+
+// withheld is an error that means the same in other words.
+type withheld struct {
+	error
+	text string
+}
+
+func (w withheld) Error() string { return w.text }
+
+func (w withheld) Unwrap() error { return w.error }
+
 func names(keys []inventory.Key) string {
 	var list []string
 	for _, key := range keys[:min(len(keys), maxNamed)] {
