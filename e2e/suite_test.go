@@ -129,7 +129,8 @@ func build(t testing.TB) {
 	if os.Getenv(prebuiltVariable) != "" {
 		return
 	}
-	command := exec.Command("make", "--no-print-directory", "bin/stageset-admission", "bin/stageset-reconciler")
+	command := exec.Command("make", "--no-print-directory", "bin/stageset-admission", "bin/stageset-reconciler",
+		"bin/stagesetctl")
 	command.Dir = ".."
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("make: %v\n%s", err, output)

@@ -141,7 +141,9 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 	if run == nil {
 		var err error
 		if run, err = r.begin(ctx, snap, next); err != nil {
-			return r.held(ctx, snap, err)
+			ended := r.held(ctx, snap, err)
+			ended.Checked = ended.Failure != nil && ended.Failure.Reason == v1.ReasonPermissionsMissing
+			return ended
 		}
 	} else {
 		snap.memo.resumed(run.Size())
@@ -173,6 +175,7 @@ func (r *Reconciler) advance(ctx context.Context, snap *snapshot, next candidate
 		ended = r.finish(ctx, snap, run, next.pinned)
 	}
 	ended.Stages, ended.Begun = run.Status(progress, ended.Kind == status.Failed), run.Begun()
+	ended.Checked = true
 	return ended
 }
 

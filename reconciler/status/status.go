@@ -47,6 +47,8 @@ type Outcome struct {
 	Running *failure.Error
 	// Begun is true when the run has written something that was not applied before.
 	Begun bool
+	// Checked is true when the pass came as far as the permissions that the release needs.
+	Checked bool
 	// RepeatedStage is the value of the annotation that asked for a stage to be applied again, once it was; else empty.
 	RepeatedStage string
 }
@@ -73,7 +75,9 @@ func Next(set *v1.StageSet, outcome Outcome, now time.Time) v1.StageSetStatus {
 		next.LastAppliedRevisions = maps.Clone(outcome.Revisions)
 		next.Revision = Short(outcome.Revisions)
 	}
-	conditions{set: set, next: &next, now: at}.derive(outcome)
+	conditions := conditions{set: set, next: &next, now: at}
+	conditions.derive(outcome)
+	conditions.preflight(outcome)
 	return next
 }
 
@@ -159,6 +163,21 @@ func (c conditions) failed(outcome Outcome) {
 	}
 	c.present(v1.ConditionReconciling, failed.Reason, message)
 	c.remove(v1.ConditionStalled)
+}
+
+// preflight says whether the accounts have the permissions that the release needs, once that was asked.
+func (c conditions) preflight(outcome Outcome) {
+	next := metav1.Condition{
+		Type: v1.ConditionPreflight, Status: metav1.ConditionTrue, Reason: v1.ReasonSucceeded,
+		Message: "the accounts have the permissions that the release needs", ObservedGeneration: c.set.Generation,
+	}
+	switch {
+	case !outcome.Checked:
+		return
+	case outcome.Failure != nil && outcome.Failure.Reason == v1.ReasonPermissionsMissing:
+		next.Status, next.Reason, next.Message = metav1.ConditionFalse, outcome.Failure.Reason, outcome.Failure.Error()
+	}
+	c.condition(next)
 }
 
 // waitsForOthers is true for what holds a new release without anything being wrong with the StageSet itself.
