@@ -110,7 +110,7 @@ var pure = []string{
 	"policies/policytest",
 	"reconciler/build", "reconciler/failure", "reconciler/health", "reconciler/inventory", "reconciler/kubeconfig",
 	"reconciler/permissions", "reconciler/queue", "reconciler/rollout", "reconciler/status", "reconciler/takeover",
-	"reconciler/waves",
+	"reconciler/waves", "reconciler/workload",
 }
 
 func TestPurePackages(t *testing.T) {

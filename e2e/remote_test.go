@@ -29,7 +29,7 @@ var other struct {
 func otherCluster(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	other.once.Do(func() {
-		other.Cluster = cluster.Another(scope{t})
+		other.Cluster = cluster.Another(scope{t}, cluster.Trusting(scope{t}, cluster.Shared(t), otherAudience, issuedHere))
 		other.Apply(t, `
 apiVersion: v1
 kind: ServiceAccount

@@ -76,12 +76,15 @@ type InventoryTarget struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
-// KubeConfigSecret is the kind of an InventoryKubeConfig that spec.kubeConfig.secretRef named.
-const KubeConfigSecret = "Secret"
+// The kinds of an InventoryKubeConfig: of what spec.kubeConfig.secretRef named, and of what configMapRef did.
+const (
+	KubeConfigSecret    = "Secret"
+	KubeConfigConfigMap = "ConfigMap"
+)
 
 // InventoryKubeConfig names an object, in the StageSet's namespace, that says how another cluster is reached.
 type InventoryKubeConfig struct {
-	// kind of the object: Secret.
+	// kind of the object: Secret or ConfigMap.
 	// +required
 	Kind string `json:"kind"`
 	// name of the object.

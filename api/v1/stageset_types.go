@@ -148,8 +148,8 @@ type KubeConfigReference struct {
 	// secretRef names a Secret that holds a kubeconfig.
 	// +optional
 	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
-	// configMapRef names a ConfigMap that says how to reach the cluster with an identity of a cloud provider. This version
-	// refuses to reconcile a StageSet that sets it; admission already checks it.
+	// configMapRef names a ConfigMap that says how the cluster is reached with a token of a ServiceAccount, in the keys
+	// provider, address, ca.crt, audiences and serviceAccountName.
 	// +optional
 	ConfigMapRef *LocalObjectReference `json:"configMapRef,omitempty"`
 }

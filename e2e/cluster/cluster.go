@@ -46,6 +46,7 @@ type options struct {
 	nodes    bool
 	restarts bool
 	atEnd    []func() error
+	trust    *trust
 }
 
 // WithNodes adds a scheduler and nodes that pretend to run Pods, so that Deployments become available. How to make a
@@ -118,9 +119,13 @@ func Shared(t testing.TB) *Cluster {
 }
 
 // Another is a further cluster, of bin/controlplane and without nodes, until the end of the test.
-func Another(t testing.TB) *Cluster {
+func Another(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
-	c, err := connected(fromControlPlane(options{}))
+	var chosen options
+	for _, option := range opts {
+		option(&chosen)
+	}
+	c, err := connected(fromControlPlane(chosen))
 	if err != nil {
 		t.Fatalf("no other cluster: %v", err)
 	}

@@ -54,6 +54,13 @@ func fromControlPlane(opts options) (*Cluster, error) {
 	if opts.restarts {
 		args = append(args, "--restart")
 	}
+	if opts.trust != nil {
+		trust, err := opts.trust.write(dir)
+		if err != nil {
+			return nil, errors.Join(err, discard(dir))
+		}
+		args = append(args, "--issuer", "https://"+filepath.Base(dir)+".invalid", "--authentication-config", trust)
+	}
 	// It lives until the last test of the package is done, longer than the one that asks first.
 	up, err := process.Launch(context.Background(), process.Options{
 		Path: binary, Args: args, ReadyOutput: "control plane ready",

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -90,11 +91,20 @@ func (r *reader) cluster(of part, access *Access) {
 
 // server is the canonical form of the server's URL.
 func (r *reader) server(of part) string {
-	address, err := url.Parse(r.text(of, "server"))
+	server, err := Server(r.text(of, "server"))
+	if err != nil {
+		r.problem(of, "server", err.Error())
+	}
+	return server
+}
+
+// Server is the canonical form of the URL of an API server, as Access has it. The error continues a sentence that begins with
+// what the text is the value of.
+func Server(text string) (string, error) {
+	address, err := url.Parse(text)
 	if err != nil || address.Scheme != "https" || address.Hostname() == "" || address.User != nil ||
 		address.RawQuery != "" || address.Fragment != "" {
-		r.problem(of, "server", "is not a URL such as https://api.example.com:6443")
-		return ""
+		return "", errors.New("is not a URL such as https://api.example.com:6443")
 	}
 	host := strings.ToLower(address.Hostname())
 	if strings.Contains(host, ":") {
@@ -103,7 +113,7 @@ func (r *reader) server(of part) string {
 	if port := address.Port(); port != "" && port != "443" {
 		host += ":" + port
 	}
-	return (&url.URL{Scheme: "https", Host: host, Path: strings.TrimRight(address.Path, "/")}).String()
+	return (&url.URL{Scheme: "https", Host: host, Path: strings.TrimRight(address.Path, "/")}).String(), nil
 }
 
 // proxy is the URL of the proxy.

@@ -6,12 +6,12 @@ import (
 	"net/http"
 )
 
-// bearer is the identity of one account on the way to the server. The token is looked up for every request, so a client
-// outlives any number of tokens.
+// bearer is the identity of one account on the way to a server that takes its tokens. The token is looked up for every request,
+// so a client outlives any number of tokens.
 type bearer struct {
-	account Account
-	tokens  *tokens
-	next    http.RoundTripper
+	grant  grant
+	tokens *tokens
+	next   http.RoundTripper
 }
 
 var _ http.RoundTripper = (*bearer)(nil)
@@ -19,7 +19,7 @@ var _ http.RoundTripper = (*bearer)(nil)
 // RoundTrip sends the request with the account's token. A 401 is answered with another token and the same request once
 // more: authentication comes before anything that a request can do, so nothing happens twice. A second 401 is the answer.
 func (b *bearer) RoundTrip(request *http.Request) (*http.Response, error) {
-	current, err := b.tokens.get(request.Context(), b.account)
+	current, err := b.tokens.get(request.Context(), b.grant)
 	if err != nil {
 		closeBody(request)
 		return nil, err
@@ -28,7 +28,7 @@ func (b *bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode != http.StatusUnauthorized || !replayable(request) {
 		return response, err
 	}
-	replacement, err := b.tokens.replace(request.Context(), b.account, current)
+	replacement, err := b.tokens.replace(request.Context(), b.grant, current)
 	if errors.Is(err, errRejected) {
 		return response, nil
 	}

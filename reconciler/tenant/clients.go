@@ -56,7 +56,9 @@ type Clients struct {
 	tokens  *tokens
 	own     *own
 
-	remotes     *remotes
+	remotes *remotes
+	// abroad are tokens for other clusters. They have a place of their own, so that no number of audiences takes that of others.
+	abroad      *tokens
 	insecureTLS bool
 }
 
@@ -89,7 +91,7 @@ func New(opts Options) (*Clients, error) {
 	}
 	return &Clients{
 		cluster: shared, tokens: newTokens(minter, opts), own: self,
-		remotes: newRemotes(opts), insecureTLS: opts.InsecureTLS,
+		remotes: newRemotes(opts), abroad: newTokens(minter, opts), insecureTLS: opts.InsecureTLS,
 	}, nil
 }
 
@@ -105,11 +107,12 @@ func (c *Clients) local(ctx context.Context, account Account) (*Client, error) {
 	if err := account.check(); err != nil {
 		return nil, err
 	}
-	token, err := c.tokens.get(ctx, account)
+	local := grant{account: account}
+	token, err := c.tokens.get(ctx, local)
 	if err != nil {
 		return nil, Explain(err, fmt.Sprintf("wait for a token of service account %s", account), Reasons{})
 	}
-	client, err := c.cluster.client(account, &bearer{account: account, tokens: c.tokens, next: c.cluster.transport})
+	client, err := c.cluster.client(account, &bearer{grant: local, tokens: c.tokens, next: c.cluster.transport})
 	if err != nil {
 		return nil, err
 	}

@@ -37,14 +37,18 @@ func ReferenceOf(set *v1.StageSet) (Reference, error) {
 	switch {
 	case spec == nil:
 		return reference, nil
-	case spec.ConfigMapRef != nil:
+	case spec.SecretRef != nil && spec.ConfigMapRef != nil:
 		return Reference{}, failure.NewStalled(v1.ReasonInvalidSpec,
-			"spec.kubeConfig.configMapRef is set, which this version does not apply with: use secretRef")
-	case spec.SecretRef == nil || spec.SecretRef.Name == "":
-		return Reference{}, failure.NewStalled(v1.ReasonInvalidSpec, "spec.kubeConfig names no Secret: set secretRef.name")
-	}
-	reference.KubeConfig = v1.InventoryKubeConfig{
-		Kind: v1.KubeConfigSecret, Name: spec.SecretRef.Name, Key: spec.SecretRef.Key,
+			"spec.kubeConfig has secretRef and configMapRef: remove one of them")
+	case spec.SecretRef != nil && spec.SecretRef.Name != "":
+		reference.KubeConfig = v1.InventoryKubeConfig{
+			Kind: v1.KubeConfigSecret, Name: spec.SecretRef.Name, Key: spec.SecretRef.Key,
+		}
+	case spec.ConfigMapRef != nil && spec.ConfigMapRef.Name != "":
+		reference.KubeConfig = v1.InventoryKubeConfig{Kind: v1.KubeConfigConfigMap, Name: spec.ConfigMapRef.Name}
+	default:
+		return Reference{}, failure.NewStalled(v1.ReasonInvalidSpec,
+			"spec.kubeConfig names nothing: set secretRef.name or configMapRef.name")
 	}
 	return reference, nil
 }
@@ -58,6 +62,8 @@ func Recorded(reader Account, target v1.InventoryTarget) Reference {
 type Destination struct {
 	kubeConfig v1.InventoryKubeConfig
 	access     kubeconfig.Access
+	// token proves who asks where nothing in access does.
+	token grant
 }
 
 // Remote is true for another cluster than the one that StageSets are in.
@@ -81,13 +87,14 @@ func (d Destination) Access() string {
 	if !d.Remote() {
 		return ""
 	}
-	return d.access.Hash()
+	return d.access.Hash() + d.token.String()
 }
 
 // Destination finds a cluster, and reads what leads there as the reference's account. It sends nothing to the cluster itself.
 //
 // Every error is a *failure.Error: those of Local; ServiceAccountRequired (Stalled) if there is no account; AccessDenied
-// (Stalled) if it may not read; KubeConfigInvalid (Stalled) if what is there cannot be used, with ErrGone in its chain if it
+// (Stalled) if it may not read, or not use the account that a ConfigMap names; InvalidSpec (Stalled) for what a ConfigMap says;
+// KubeConfigInvalid (Stalled) if what is there cannot be used, with ErrGone in its chain if it
 // leads nowhere, or to another cluster than it has to.
 func (c *Clients) Destination(ctx context.Context, reference Reference) (Destination, error) {
 	if reference.KubeConfig == (v1.InventoryKubeConfig{}) {
@@ -101,26 +108,32 @@ func (c *Clients) Destination(ctx context.Context, reference Reference) (Destina
 	if err != nil {
 		return Destination{}, err
 	}
-	access, err := c.access(ctx, reader, reference.KubeConfig)
-	if err != nil {
+	to := Destination{kubeConfig: reference.KubeConfig}
+	if to.access, to.token, err = c.access(ctx, reader, reference.KubeConfig); err != nil {
 		return Destination{}, err
 	}
-	if reference.Cluster != "" && reference.Cluster != access.Cluster() {
-		return Destination{}, invalid(reader, reference.KubeConfig, fmt.Errorf("it leads to %s now: %w", access, ErrGone))
+	if reference.Cluster != "" && reference.Cluster != to.access.Cluster() {
+		return Destination{}, invalid(reader, reference.KubeConfig, fmt.Errorf("it leads to %s now: %w", to.access, ErrGone))
 	}
-	if err := c.admit(access); err != nil {
+	if err := c.admit(to.access); err != nil {
 		return Destination{}, invalid(reader, reference.KubeConfig, err)
 	}
-	return Destination{kubeConfig: reference.KubeConfig, access: access}, nil
+	return to, nil
 }
 
-// access reads what leads to a cluster. Every kind of object that a kubeConfig can name has its case.
-func (c *Clients) access(ctx context.Context, reader *Reader, from v1.InventoryKubeConfig) (kubeconfig.Access, error) {
+// access reads what leads to a cluster, and what proves there who asks: something in the access, or a token that is looked up for
+// every request. Every kind of object that a kubeConfig can name has its case.
+func (c *Clients) access(
+	ctx context.Context, reader *Reader, from v1.InventoryKubeConfig,
+) (kubeconfig.Access, grant, error) {
 	switch from.Kind {
 	case v1.KubeConfigSecret:
-		return c.accessBySecret(ctx, reader, from)
+		access, err := c.accessBySecret(ctx, reader, from)
+		return access, grant{}, err
+	case v1.KubeConfigConfigMap:
+		return c.accessByConfigMap(ctx, reader, from)
 	default:
-		return kubeconfig.Access{}, failure.NewStalled(v1.ReasonInvalidSpec, "a kubeConfig of kind %q is not known", from.Kind)
+		return kubeconfig.Access{}, grant{}, failure.NewStalled(v1.ReasonInvalidSpec, "a kubeConfig of kind %q is not known", from.Kind)
 	}
 }
 
@@ -174,7 +187,7 @@ func (c *Clients) readReference(
 }
 
 // referenced are the kinds that a kubeConfig can name, as permissions name them.
-var referenced = map[string]string{v1.KubeConfigSecret: "secrets"}
+var referenced = map[string]string{v1.KubeConfigSecret: "secrets", v1.KubeConfigConfigMap: "configmaps"}
 
 // describe is what a kubeConfig names, as messages have it.
 func describe(reader *Reader, from v1.InventoryKubeConfig) string {

@@ -29,14 +29,28 @@ func (c *Clients) Target(ctx context.Context, to Destination, account Account) (
 	if err != nil {
 		return nil, failure.NewStalled(v1.ReasonKubeConfigInvalid, "kubeConfig: %w", err)
 	}
-	client, err := shared.client(account, &impersonation{
-		access: to.access, user: account.Username(), next: shared.transport,
-	})
+	authenticated, err := c.authenticated(ctx, to, shared.transport)
 	if err != nil {
 		return nil, err
 	}
-	client.server, client.caller = to.access.Server, client.caller+" "+to.access.Hash()
+	client, err := shared.client(account, &impersonation{access: to.access, user: account.Username(), next: authenticated})
+	if err != nil {
+		return nil, err
+	}
+	client.server, client.caller = to.access.Server, client.caller+" "+to.Access()
 	return client, nil
+}
+
+// authenticated is the way to another cluster, with a token of the destination if there is one. As in Local, that one can be had
+// shows here and not in the midst of the work.
+func (c *Clients) authenticated(ctx context.Context, to Destination, way http.RoundTripper) (http.RoundTripper, error) {
+	if to.token == (grant{}) {
+		return way, nil
+	}
+	if _, err := c.abroad.get(ctx, to.token); err != nil {
+		return nil, Explain(err, fmt.Sprintf("wait for a token of service account %s", to.token.account), Reasons{})
+	}
+	return &bearer{grant: to.token, tokens: c.abroad, next: way}, nil
 }
 
 // impersonation is the identity of one account on the way to another cluster.
@@ -48,7 +62,7 @@ type impersonation struct {
 
 var _ http.RoundTripper = (*impersonation)(nil)
 
-// RoundTrip sends the request as the kubeconfig's user, who asks to be taken for the account. The API server adds the groups
+// RoundTrip sends the request as the user that the destination leads to, who asks to be taken for the account. The API server adds the groups
 // of a service account by itself, as long as none are asked for.
 func (i *impersonation) RoundTrip(request *http.Request) (*http.Response, error) {
 	authenticated := request.Clone(request.Context())
@@ -62,18 +76,23 @@ func (i *impersonation) RoundTrip(request *http.Request) (*http.Response, error)
 	return i.next.RoundTrip(authenticated)
 }
 
-// clean is clean for what the client's cluster answers. Of another cluster it says which, and what the kubeconfig's user lacks.
+// clean is clean for what the client's cluster answers. Of another cluster it says which, and what the user there lacks.
 func (c *Client) clean(err error) error {
 	err = clean(err)
-	if c.server == "" {
+	var own *failure.Error // such as that there is no token any more, which is about the cluster here
+	if c.server == "" || errors.As(err, &own) {
 		return err
 	}
 	var none *unanswered
 	if errors.As(err, &none) {
 		return &unanswered{text: c.server + ": " + none.text, err: none.err}
 	}
+	if apierrors.IsUnauthorized(err) {
+		return failure.NewTransient(v1.ReasonTargetUnreachable, "%s does not accept the credentials that kubeConfig leads to: %w",
+			c.server, err)
+	}
 	if c.impersonationRefused(err) {
-		return failure.NewStalled(v1.ReasonAccessDenied, "the user of the kubeconfig may not impersonate %s at %s: grant it "+
+		return failure.NewStalled(v1.ReasonAccessDenied, "the user that kubeConfig leads to may not impersonate %s at %s: grant it "+
 			"impersonate on serviceaccounts named %s in namespace %s there: %w",
 			c.account.Identity(), c.server, c.account.Name, c.account.Namespace, err)
 	}

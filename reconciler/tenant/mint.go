@@ -31,9 +31,13 @@ func newMinter(own *rest.Config) (mintFunc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tenant: connect to %s: %w", config.Host, err)
 	}
-	return func(ctx context.Context, account Account, now time.Time) (*token, error) {
+	return func(ctx context.Context, of grant, now time.Time) (*token, error) {
+		account := of.account
 		request := &authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime.Seconds()))},
+		}
+		if of.audiences != "" {
+			request.Spec.Audiences = strings.Split(of.audiences, "\n")
 		}
 		answer, err := core.ServiceAccounts(account.Namespace).
 			CreateToken(unlogged(ctx), account.Name, request, metav1.CreateOptions{})
@@ -50,7 +54,9 @@ func unlogged(ctx context.Context) context.Context { return klog.NewContext(ctx,
 
 // claims are what is read of a token (RFC 7519, and the private claim of Kubernetes).
 type claims struct {
-	IssuedAt   float64 `json:"iat"`
+	Issuer     string    `json:"iss"`
+	Audiences  audiences `json:"aud"`
+	IssuedAt   float64   `json:"iat"`
 	Kubernetes struct {
 		Namespace      string `json:"namespace"`
 		ServiceAccount struct {
@@ -60,7 +66,20 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-// readToken takes the account's UID and the token's life from the answer.
+// audiences are one text, or several in a list.
+type audiences []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *audiences) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
+
+// readToken takes the account's UID, the audiences and the token's life from the answer.
 func readToken(answer *authenticationv1.TokenRequest, account Account, now time.Time) (*token, error) {
 	read, err := parseClaims(answer.Status.Token)
 	if err != nil || read.Kubernetes.Namespace != account.Namespace || read.Kubernetes.ServiceAccount.Name != account.Name {
@@ -69,7 +88,9 @@ func readToken(answer *authenticationv1.TokenRequest, account Account, now time.
 	}
 	issued := time.Unix(int64(read.IssuedAt), 0)
 	life := answer.Status.ExpirationTimestamp.Sub(issued)
-	return newToken(answer.Status.Token, read.Kubernetes.ServiceAccount.UID, life, now), nil
+	made := newToken(answer.Status.Token, life, now)
+	made.uid, made.audiences = read.Kubernetes.ServiceAccount.UID, append(read.Audiences, read.Issuer)
+	return made, nil
 }
 
 // parseClaims reads a JWT's payload and does not verify the signature. That is enough: the token comes straight from the

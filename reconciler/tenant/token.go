@@ -27,9 +27,11 @@ var errRejected = errors.New("the token was issued a moment ago and has never be
 
 // token is one answer to a TokenRequest.
 type token struct {
-	value  string
-	uid    types.UID
-	minted time.Time
+	value string
+	uid   types.UID
+	// audiences are those of the token, and its issuer, who is usually one.
+	audiences []string
+	minted    time.Time
 	// expires is measured on our clock, from the life that the server's own clock gave the token.
 	expires time.Time
 	// replacement says that the token was requested because the one before had been rejected.
@@ -41,10 +43,20 @@ type token struct {
 	worked, rejected atomic.Bool
 }
 
-// mintFunc requests one token; its errors are *failure.Error. The clock's reading is from before the request was sent.
-type mintFunc func(ctx context.Context, account Account, now time.Time) (*token, error)
+// grant is what a token proves: to be the account, to whoever listens to one of the audiences.
+type grant struct {
+	account Account
+	// audiences, one a line; none are those of the local API server.
+	audiences string
+}
 
-// tokens keeps the current token of each account. Safe for concurrent use.
+// String tells grants apart. No name has a line break.
+func (g grant) String() string { return g.account.String() + "\n" + g.audiences }
+
+// mintFunc requests one token; its errors are *failure.Error. The clock's reading is from before the request was sent.
+type mintFunc func(ctx context.Context, of grant, now time.Time) (*token, error)
+
+// tokens keeps the current token of each grant. Safe for concurrent use.
 type tokens struct {
 	mint    mintFunc
 	clock   clock.PassiveClock
@@ -61,54 +73,54 @@ func newTokens(mint mintFunc, opts Options) *tokens {
 
 // get is a token to use now. Once 80 % of its life is over, give or take, the first caller has the next one requested in
 // the background and goes on with the one there is; only a caller that finds none, or an expired one, waits.
-func (t *tokens) get(ctx context.Context, account Account) (*token, error) {
+func (t *tokens) get(ctx context.Context, of grant) (*token, error) {
 	now := t.clock.Now()
-	current := t.current(account)
+	current := t.current(of)
 	if current == nil || !now.Before(current.expires) {
-		return t.next(ctx, account, current)
+		return t.next(ctx, of, current)
 	}
 	if t.due(current, now) {
-		t.launch(ctx, account, current)
+		t.launch(ctx, of, current)
 	}
 	return current, nil
 }
 
 // replace is a token other than the given one, which got a 401: somebody else's replacement, or a new one. Whether our
 // clock thinks that the rejected token is still good does not matter. errRejected is returned instead of a storm.
-func (t *tokens) replace(ctx context.Context, account Account, rejected *token) (*token, error) {
+func (t *tokens) replace(ctx context.Context, of grant, rejected *token) (*token, error) {
 	rejected.rejected.Store(true)
 	young := t.clock.Since(rejected.minted) < mintPause
 	if rejected.replacement && !rejected.worked.Load() && young {
 		return nil, errRejected
 	}
-	if current := t.evict(account, rejected); current != nil {
+	if current := t.evict(of, rejected); current != nil {
 		return current, nil
 	}
-	return t.next(ctx, account, rejected)
+	return t.next(ctx, of, rejected)
 }
 
-// current is the account's token, nil if there is none.
-func (t *tokens) current(account Account) *token {
+// current is the grant's token, nil if there is none.
+func (t *tokens) current(of grant) *token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.cached(account)
+	return t.cached(of)
 }
 
 // evict forgets the rejected token; if another one has taken its place, that one stays and is returned.
-func (t *tokens) evict(account Account, rejected *token) *token {
+func (t *tokens) evict(of grant, rejected *token) *token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	current := t.cached(account)
+	current := t.cached(of)
 	if current != rejected {
 		return current
 	}
-	t.cache.Remove(account)
+	t.cache.Remove(of)
 	return nil
 }
 
 // cached needs t.mu.
-func (t *tokens) cached(account Account) *token {
-	if found, ok := t.cache.Get(account); ok {
+func (t *tokens) cached(of grant) *token {
+	if found, ok := t.cache.Get(of); ok {
 		return found.(*token)
 	}
 	return nil
@@ -127,11 +139,11 @@ func (t *tokens) due(current *token, now time.Time) bool {
 }
 
 // next waits for a token other than the stale one, or until the caller's own context ends.
-func (t *tokens) next(ctx context.Context, account Account, stale *token) (*token, error) {
+func (t *tokens) next(ctx context.Context, of grant, stale *token) (*token, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case result := <-t.launch(ctx, account, stale):
+	case result := <-t.launch(ctx, of, stale):
 		if result.Err != nil {
 			return nil, result.Err
 		}
@@ -141,23 +153,23 @@ func (t *tokens) next(ctx context.Context, account Account, stale *token) (*toke
 
 // launch requests a token once for all who ask meanwhile. It runs on after the first of them has left, bounded by the
 // request timeout alone.
-func (t *tokens) launch(ctx context.Context, account Account, stale *token) <-chan singleflight.Result {
-	return t.flights.DoChan(account.String(), func() (any, error) {
+func (t *tokens) launch(ctx context.Context, of grant, stale *token) <-chan singleflight.Result {
+	return t.flights.DoChan(of.String(), func() (any, error) {
 		now := t.clock.Now()
 		// A flight that ended between the caller's look and this one may have brought the token already.
-		if current := t.current(account); current != nil && current != stale && now.Before(current.expires) {
+		if current := t.current(of); current != nil && current != stale && now.Before(current.expires) {
 			return current, nil
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.timeout)
 		defer cancel()
-		minted, err := t.mint(ctx, account, now)
+		minted, err := t.mint(ctx, of, now)
 		if err != nil {
 			return nil, err
 		}
 		minted.replacement = stale != nil && stale.rejected.Load()
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.cache.Add(account, minted)
+		t.cache.Add(of, minted)
 		return minted, nil
 	})
 }
@@ -165,9 +177,9 @@ func (t *tokens) launch(ctx context.Context, account Account, stale *token) <-ch
 // newToken gives a token the times at which it is refreshed and no longer used. Only the difference of two readings of the
 // server's clock is trusted, so neither clock has to be right; a life that makes no sense is taken as mintPause, in which
 // the token is tried: the server decides whether it is good.
-func newToken(value string, uid types.UID, life time.Duration, now time.Time) *token {
+func newToken(value string, life time.Duration, now time.Time) *token {
 	life = min(max(life, mintPause), lifetime)
 	// 75 % to 85 %, so that accounts which got their tokens together do not come back together.
 	refresh := time.Duration(float64(life) * (0.75 + 0.1*rand.Float64()))
-	return &token{value: value, uid: uid, minted: now, expires: now.Add(life), refresh: now.Add(max(refresh, mintPause))}
+	return &token{value: value, minted: now, expires: now.Add(life), refresh: now.Add(max(refresh, mintPause))}
 }

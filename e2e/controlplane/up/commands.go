@@ -35,8 +35,8 @@ func etcdURL(p ports) string {
 
 // apiserverCommand writes every audit event as part of its request, not in batches, so that none is lost and a reader
 // need not wait for a flush.
-func apiserverCommand(d *directory, p ports) []string {
-	return []string{
+func apiserverCommand(d *directory, p ports, opts options) []string {
+	command := []string{
 		"kube-apiserver",
 		"--etcd-servers=" + etcdURL(p),
 		"--bind-address=127.0.0.1",
@@ -47,7 +47,7 @@ func apiserverCommand(d *directory, p ports) []string {
 		"--tls-private-key-file=" + d.file(servingKey),
 		"--token-auth-file=" + d.file(tokenFile),
 		"--authorization-mode=Node,RBAC",
-		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-issuer=" + opts.issuer,
 		"--service-account-key-file=" + d.file(accountKey),
 		"--service-account-signing-key-file=" + d.file(accountKey),
 		"--service-cluster-ip-range=" + serviceRange,
@@ -57,6 +57,10 @@ func apiserverCommand(d *directory, p ports) []string {
 		"--audit-log-mode=blocking",
 		"--audit-log-maxsize=0", // never rotated, so that an offset into it stays true
 	}
+	if opts.trust != "" {
+		command = append(command, "--authentication-config="+opts.trust)
+	}
+	return command
 }
 
 func controllerManagerCommand(d *directory) []string {

@@ -20,6 +20,8 @@ type options struct {
 	kwok       string // KWOK's binary
 	stopOnEOF  bool   // the end of standard input is a signal to stop
 	restart    bool   // a component that ends by itself is started again
+	issuer     string // what the apiserver calls itself in tokens
+	trust      string // an AuthenticationConfiguration
 }
 
 // Main is the command "up": it returns the exit code. SIGINT, SIGTERM and SIGHUP stop everything and are a success.
@@ -53,6 +55,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&opts.kwok, "kwok", "", "KWOK's binary (default the file kwok beside this binary)")
 	flags.BoolVar(&opts.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a parent that may be killed")
 	flags.BoolVar(&opts.restart, "restart", false, "start a component again that ends once everything is ready, as a kubelet does")
+	flags.StringVar(&opts.issuer, "issuer", "https://kubernetes.default.svc", "URL that is the issuer of service accounts' tokens")
+	flags.StringVar(&opts.trust, "authentication-config", "",
+		"file with an AuthenticationConfiguration: whose tokens are taken besides; of another --issuer than this one")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -77,7 +82,10 @@ func (o options) complete() (options, error) {
 	if o.kwok == "" {
 		o.kwok = filepath.Join(filepath.Dir(self), "kwok")
 	}
-	for _, path := range []*string{&o.dir, &o.kubeconfig, &o.kwok} {
+	for _, path := range []*string{&o.dir, &o.kubeconfig, &o.kwok, &o.trust} {
+		if *path == "" {
+			continue
+		}
 		if *path, err = filepath.Abs(*path); err != nil {
 			return options{}, err
 		}

@@ -106,7 +106,7 @@ func (c *cluster) startAPI(ctx context.Context) error {
 	if err := c.startSelf(etcdCommand(c.directory, c.ports)); err != nil {
 		return err
 	}
-	if err := c.startSelf(apiserverCommand(c.directory, c.ports)); err != nil {
+	if err := c.startSelf(apiserverCommand(c.directory, c.ports, c.options)); err != nil {
 		return err
 	}
 	return c.group.await(ctx, "the apiserver to be ready", func(ctx context.Context) error {
