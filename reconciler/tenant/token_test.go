@@ -361,8 +361,9 @@ func TestTokenRequestFailures(t *testing.T) {
 	}{
 		"no name": {
 			account: tenant.Account{Namespace: "payments"},
-			want:    failure.Error{Reason: v1.ReasonInvalidSpec, Kind: failure.Stalled},
-			message: `service account "payments/": its name is empty`,
+			want:    failure.Error{Reason: v1.ReasonServiceAccountRequired, Kind: failure.Stalled},
+			message: "no ServiceAccount in namespace payments is named, and --allow-controller-identity does not allow the " +
+				"reconciler's own there",
 		},
 		"a name that leads elsewhere": {
 			account: tenant.Account{Namespace: "payments", Name: "../../kube-system/serviceaccounts/admin"},
