@@ -83,8 +83,8 @@ func (r *release) apply(t *testing.T, command string, args ...string) {
 	r.helm(t, command, args...)
 }
 
-// install installs the release and has it uninstalled after the test, whatever happens in between.
-func (r *release) install(t *testing.T) {
+// install installs the release, with more arguments, and has it uninstalled after the test, whatever happens in between.
+func (r *release) install(t *testing.T, args ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		args := []string{"uninstall", r.name, "--namespace", r.namespace, "--kubeconfig", r.Kubeconfig, "--ignore-not-found"}
@@ -92,7 +92,7 @@ func (r *release) install(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r.apply(t, "install")
+	r.apply(t, "install", args...)
 }
 
 // start runs a program of the release as its Pod would: with the arguments and the environment of the Deployment that was

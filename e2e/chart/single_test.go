@@ -17,8 +17,8 @@ import (
 // that account, and no built-in role may write one.
 func TestSingleTenant(t *testing.T) {
 	cluster.Shared(t).InstallCRDs(t, crds.FS)
-	r := prepare(t, "single", "{crds: {install: false}, rbac: {clusterAdmin: true}}")
-	r.install(t)
+	r := prepare(t, "single", "rbac: {clusterAdmin: true}")
+	r.install(t, "--take-ownership") // of CRDs that are there already
 	r.route(t)
 	r.start(t, "admission")
 	r.start(t, "reconciler")
