@@ -47,8 +47,8 @@ func kept(record inventory.Record) inventory.Record {
 	return record
 }
 
-// left is a record whose objects are on their way out.
-func left(record inventory.Record) inventory.Record {
+// leftBehind is a record whose objects are on their way out.
+func leftBehind(record inventory.Record) inventory.Record {
 	record = record.Clone()
 	for _, key := range record.Keys() {
 		entry := record.Entries[key]
@@ -139,7 +139,7 @@ func TestMassPruneIsRefused(t *testing.T) {
 		// The next release must not be held for what the one before deletes.
 		"left with an earlier release, and still there": {
 			release: release{
-				records: []inventory.Record{recordOf("app", "a", "h", "stays"), left(recordOf("app", "b", "", named(1, 20)...))},
+				records: []inventory.Record{recordOf("app", "a", "h", "stays"), leftBehind(recordOf("app", "b", "", named(1, 20)...))},
 				stages:  []preflight.Stage{renderedAs("app", "stays")},
 			},
 		},
@@ -154,7 +154,7 @@ func TestMassPruneIsRefused(t *testing.T) {
 			release: release{
 				records: []inventory.Record{
 					recordOf("app", "a", "h", named(1, 5)...), recordOf("app", "b", "", named(6, 10)...),
-					left(recordOf("app", "c", "", named(11, 30)...)),
+					leftBehind(recordOf("app", "c", "", named(11, 30)...)),
 				},
 				stages: []preflight.Stage{renderedAs("app", named(1, 4)...)},
 			},
