@@ -140,13 +140,16 @@ func (s *ClearedStage) findLacks(ctx context.Context, in Input, defined map[sche
 func (s *ClearedStage) needs(ctx context.Context, in Input, object *Object, defined map[schema.GroupKind]string) (
 	tenant.Permissions, error,
 ) {
-	gvk := object.Desired().GroupVersionKind()
-	resource, err := s.target.Resource(ctx, gvk)
-	if meta.IsNoMatchError(err) {
-		resource, err = defined[gvk.GroupKind()], nil
-	}
-	if err != nil || resource == "" {
-		return nil, err
+	resource, ours := defined[object.key.GroupKind()]
+	if !ours { // else the cluster may not serve the kind yet, and would be believed for a while when it says so
+		var err error
+		resource, err = s.target.Resource(ctx, object.Desired().GroupVersionKind())
+		if meta.IsNoMatchError(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	verbs := []string{"get", "patch"}
 	if object.live == nil && in.Recorded[object.key].UID == "" {
