@@ -201,7 +201,7 @@ func (n *tenant) waitEventOnNamespace(t testing.TB, kind, reason, text string) {
 
 // restriction is a rule of the cluster's own that holds in the namespace of a tenant.
 type restriction struct {
-	// operation is CREATE or DELETE.
+	// operation is CREATE, UPDATE or DELETE.
 	operation string
 	// only and allow are CEL: requests of which the first is true pass only if the second is. says is CEL of what the others
 	// are told; empty is refusal.
