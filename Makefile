@@ -134,5 +134,5 @@ fuzz: ## Run each fuzz target for a minute
 	done
 
 bench: build $(CLUSTER) bin/source-controller-crds ## Measure policies, their webhook, and releases of all sizes (half an hour)
-	go test -run '^$$' -bench . ./policies/...
+	go test -run '^$$' -bench . ./policies/... ./reconciler/tenant
 	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e ./e2e/admission

@@ -29,8 +29,8 @@ func (n *tenant) writers(t *testing.T, mark cluster.AuditMark) []string {
 	return lines
 }
 
-// T-19, T-118, P-58: a StageSet that names no account is applied with the reconciler's own where that is allowed, and nowhere
-// else, whatever the reconciler may do there. A stage that names one has that one's rights alone.
+// T-19, T-118, P-58: a StageSet that names no account is applied with the reconciler's own where that is allowed, and
+// nowhere else, whatever the reconciler may do there. A stage that names one has that one's rights alone.
 func TestControllerIdentityIsUsedWhereItIsAllowed(t *testing.T) {
 	s := setup(t)
 	allowed, elsewhere := s.tenant(t), s.tenant(t)

@@ -160,6 +160,17 @@ func (r SourceReference) IsProducer() bool {
 	return true
 }
 
+// In is the reference of a StageSet in namespace, with what it leaves out: an ExternalArtifact, in the namespace of the StageSet.
+func (r SourceReference) In(namespace string) SourceReference {
+	if r.Kind == "" {
+		r.Kind = SourceKindExternalArtifact
+	}
+	if r.Namespace == "" {
+		r.Namespace = namespace
+	}
+	return r
+}
+
 // Patch is a kustomize patch: a strategic merge patch or a JSON 6902 patch, as YAML or JSON text.
 type Patch struct {
 	// patch is the text of the patch.

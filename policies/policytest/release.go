@@ -96,13 +96,13 @@ func stageOf(owner *unstructured.Unstructured, name string) (map[string]any, err
 // CompleteSource is facts, with what a stage of a StageSet in namespace says of its source where facts say nothing. That of a
 // producer is an ExternalArtifact, which is taken to have the name of the producer.
 func CompleteSource(facts v1alpha1.SourceFacts, stage map[string]any, namespace string) v1alpha1.SourceFacts {
-	named := SourceReference(stage)
-	if named.IsProducer() || named.Kind == "" {
+	named := SourceReference(stage).In(namespace)
+	if named.IsProducer() {
 		named.Kind = v1.SourceKindExternalArtifact
 	}
 	facts.APIVersion = cmp.Or(facts.APIVersion, v1.SourceGroup+"/v1")
 	facts.Kind = cmp.Or(facts.Kind, string(named.Kind))
-	facts.Namespace = cmp.Or(facts.Namespace, named.Namespace, namespace)
+	facts.Namespace = cmp.Or(facts.Namespace, named.Namespace)
 	facts.Name = cmp.Or(facts.Name, named.Name)
 	return facts
 }

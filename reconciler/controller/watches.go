@@ -150,19 +150,13 @@ func sourcesOf(obj client.Object) []string {
 	set := obj.(*v1.StageSet)
 	keys := make([]string, 0, len(set.Spec.Stages))
 	for _, stage := range set.Spec.Stages {
-		namespace := stage.SourceRef.Namespace
-		if namespace == "" {
-			namespace = set.Namespace
-		}
-		keys = append(keys, sourceKey(stage.SourceRef.Kind, namespace, stage.SourceRef.Name))
+		ref := stage.SourceRef.In(set.Namespace)
+		keys = append(keys, sourceKey(ref.Kind, ref.Namespace, ref.Name))
 	}
 	return keys
 }
 
 func sourceKey(kind v1.SourceKind, namespace, name string) string {
-	if kind == "" {
-		kind = v1.SourceKindExternalArtifact
-	}
 	return string(kind) + "/" + namespace + "/" + name
 }
 

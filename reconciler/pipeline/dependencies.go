@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -148,8 +147,7 @@ func behind(dependency *v1.StageSet, pinned Pinned) string {
 // the name in the status is that of its ExternalArtifact.
 func usesNamesake(set *v1.StageSet, pin source.Pin) bool {
 	return slices.ContainsFunc(set.Spec.Stages, func(stage v1.Stage) bool {
-		ref := stage.SourceRef
-		return !ref.IsProducer() && cmp.Or(ref.Namespace, set.Namespace) == pin.Namespace && ref.Name == pin.Name &&
-			cmp.Or(ref.Kind, v1.SourceKindExternalArtifact) != pin.Kind
+		ref := stage.SourceRef.In(set.Namespace)
+		return !ref.IsProducer() && ref.Namespace == pin.Namespace && ref.Name == pin.Name && ref.Kind != pin.Kind
 	})
 }

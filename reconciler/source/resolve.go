@@ -86,13 +86,8 @@ func NewResolver(hosts Hosts) *Resolver { return &Resolver{hosts: hosts} }
 func (r *Resolver) Resolve(
 	ctx context.Context, reader Reader, ref v1.SourceReference, defaultNamespace string,
 ) (Pin, error) {
-	pin := Pin{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
-	if pin.Kind == "" {
-		pin.Kind = v1.SourceKindExternalArtifact
-	}
-	if pin.Namespace == "" {
-		pin.Namespace = defaultNamespace
-	}
+	named := ref.In(defaultNamespace)
+	pin := Pin{Kind: named.Kind, Namespace: named.Namespace, Name: named.Name}
 	object, err := find(ctx, reader, ref, &pin)
 	if err != nil {
 		return Pin{}, err

@@ -51,10 +51,6 @@ func (c *Client) Facts() Facts {
 	return Facts{Remote: c.server != "", Server: c.server, ServiceAccountName: c.account.Name}
 }
 
-// UID is the account's UID when the client was made. What is remembered about the permissions of an account should be kept
-// under it, since an account that was deleted and made again is another one.
-func (c *Client) UID() types.UID { return c.uid }
-
 // Get reads an object with everything the server says, managedFields included. The namespace does not matter for kinds
 // that have none.
 func (c *Client) Get(

@@ -65,14 +65,13 @@ func (a *asked) uses(d files.Document) []string {
 	found := d.Object()
 	var stages []string
 	for _, stage := range stagesOf(a.owner) {
-		ref := policytest.SourceReference(stage)
-		namespace := cmp.Or(ref.Namespace, a.owner.GetNamespace())
+		ref := policytest.SourceReference(stage).In(a.owner.GetNamespace())
 		placed := found.DeepCopy()
-		placed.SetNamespace(cmp.Or(found.GetNamespace(), namespace))
+		placed.SetNamespace(cmp.Or(found.GetNamespace(), ref.Namespace))
 		is := string(ref.Kind) == found.GetKind() && ref.Name == found.GetName() && !ref.IsProducer() ||
 			ref.IsProducer() && sources.PointsBack(placed, ref)
 		name, _ := stage["name"].(string)
-		if is && placed.GetNamespace() == namespace {
+		if is && placed.GetNamespace() == ref.Namespace {
 			stages = append(stages, name)
 		}
 	}

@@ -64,12 +64,10 @@ func (c *Cluster) Release(ctx context.Context, set *v1.StageSet, o Options) ([]S
 	stages := make([]Stage, 0, len(set.Spec.Stages))
 	manifests := make([]build.Manifests, 0, len(set.Spec.Stages))
 	for _, spec := range set.Spec.Stages {
+		named := spec.SourceRef.In(set.Namespace)
 		stage := Stage{
 			Stage: spec, Account: cmp.Or(spec.ServiceAccountName, set.Spec.ServiceAccountName),
-			Source: Source{
-				Kind:      cmp.Or(spec.SourceRef.Kind, v1.SourceKindExternalArtifact),
-				Namespace: cmp.Or(spec.SourceRef.Namespace, set.Namespace), Name: spec.SourceRef.Name,
-			},
+			Source: Source{Kind: named.Kind, Namespace: named.Namespace, Name: named.Name},
 		}
 		if stage.Account == "" {
 			return nil, fmt.Errorf("stage %s has no account: set spec.serviceAccountName or the stage's serviceAccountName", spec.Name)
