@@ -19,9 +19,9 @@ const defaults = "default"
 
 // modes are values, by what they are for. What each of them changes is in testdata.
 var modes = map[string]string{
-	defaults:          "",
-	"single-tenant":   "rbac: {clusterAdmin: true}",
-	"some-accounts":   "rbac: {tokenRequest: {namespaces: [team-a, team-b], audiences: [https://issuer.example.com]}}",
+	defaults:        "",
+	"single-tenant": "rbac: {clusterAdmin: true}",
+	"some-accounts": "rbac: {tokenRequest: {namespaces: [team-a, team-b], audiences: [https://issuer.example.com]}}",
 	"trusted-keys": `
 tenancy: {trustNamespaceLabel: true, defaultServiceAccount: deployer, platformNamespaces: [flux-system]}`,
 	"some-namespaces": "controller: {watchNamespaces: [team-a, team-b]}",
@@ -54,7 +54,8 @@ reconciler:
   tolerations: [{key: platform, operator: Exists}]
   affinity: {nodeAffinity: {}}
 networkPolicy: {extraEgress: [{ports: [{port: 3128}]}]}
-serviceMonitor: {enabled: true, labels: {prometheus: platform}}`,
+serviceMonitor: {enabled: true, labels: {prometheus: platform}}
+prometheusRule: {enabled: true, labels: {prometheus: platform}}`,
 	"as-few-objects-as-possible": `
 rbac: {aggregateToView: false, aggregateToEdit: false}
 networkPolicy: {enabled: false}
@@ -217,24 +218,26 @@ func TestLint(t *testing.T) {
 // A value that cannot be used is refused by its name, before anything is sent to a cluster.
 func TestWrongValuesAreNamed(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
-		"an unknown one":         {"controler: {}", "additional properties 'controler' not allowed"},
-		"an unknown one below":   {"rbac: {clusteradmin: true}", "at '/rbac': additional properties 'clusteradmin' not allowed"},
-		"an unknown flag":        {"reconciler: {flags: {concurrency: 3}}", "'concurrency' not allowed"},
-		"another type":           {"rbac: {clusterAdmin: yes please}", "at '/rbac/clusterAdmin': got string, want boolean"},
-		"a number of replicas":   {"admission: {replicas: 0}", "at '/admission/replicas': minimum: got 0, want 1"},
-		"a port":                 {"webhook: {servicePort: 70000}", "at '/webhook/servicePort'"},
-		"a duration":             {"reconciler: {flags: {default-interval: 10}}", "at '/reconciler/flags/default-interval'"},
-		"a namespace":            {"rbac: {tokenRequest: {namespaces: [Team]}}", "at '/rbac/tokenRequest/namespaces/0'"},
-		"an audience":            {`rbac: {tokenRequest: {audiences: ["a' || true"]}}`, "at '/rbac/tokenRequest/audiences/0'"},
+		"an unknown one":       {"controler: {}", "additional properties 'controler' not allowed"},
+		"an unknown one below": {"rbac: {clusteradmin: true}", "at '/rbac': additional properties 'clusteradmin' not allowed"},
+		"an unknown flag":      {"reconciler: {flags: {concurrency: 3}}", "'concurrency' not allowed"},
+		"another type":         {"rbac: {clusterAdmin: yes please}", "at '/rbac/clusterAdmin': got string, want boolean"},
+		"a number of replicas": {"admission: {replicas: 0}", "at '/admission/replicas': minimum: got 0, want 1"},
+		"a port":               {"webhook: {servicePort: 70000}", "at '/webhook/servicePort'"},
+		"a duration":           {"reconciler: {flags: {default-interval: 10}}", "at '/reconciler/flags/default-interval'"},
+		"a namespace":          {"rbac: {tokenRequest: {namespaces: [Team]}}", "at '/rbac/tokenRequest/namespaces/0'"},
+		"an audience":          {`rbac: {tokenRequest: {audiences: ["a' || true"]}}`, "at '/rbac/tokenRequest/audiences/0'"},
 		"Secrets as parameters": {
 			"policies: {paramResources: [{apiVersion: v1, kind: Secret, resource: secrets}]}", "/kind': 'not' failed"},
-		"a switch":               {"policies: {rules: {verified-source: Enforce}}", "at '/policies/rules/verified-source'"},
+		"a switch": {"policies: {rules: {verified-source: Enforce}}", "at '/policies/rules/verified-source'"},
 		"a public debug address": {
 			`admission: {flags: {debug-bind-address: ":6060"}}`, "at '/admission/flags/debug-bind-address'"},
 		"files without a Secret": {"admission: {flags: {cert-provider: files}}", "at '/admission/certificateSecret': minLength"},
 		"a Secret without files": {"admission: {certificateSecret: own}", "at '/admission/certificateSecret': maxLength"},
 		"tenants who are cluster-admin": {
 			"rbac: {clusterAdmin: true, aggregateToEdit: true}", "at '/rbac/aggregateToEdit': value must be one of false, <nil>"},
+		"reconcilers that none is elected of": {
+			"reconciler: {flags: {leader-elect: false}}", "at '/reconciler/replicas': maximum: got 2, want 1"},
 		"a digest": {"reconciler: {image: {digest: latest}}", "at '/reconciler/image/digest'"},
 	} {
 		t.Run(name, func(t *testing.T) {

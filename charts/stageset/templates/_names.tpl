@@ -11,15 +11,19 @@ app.kubernetes.io/name: stageset
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- /* The objects in a file of the chart, as a list, with the names and labels of this release. The files are written for a
-release called stageset in namespace stageset-system, and are tested as they are. */ -}}
-{{- define "stageset.file" -}}
+{{- /* A file of the chart with the names of this release. The files are written for a release called stageset in namespace
+stageset-system, and are tested as they are. */ -}}
+{{- define "stageset.text" -}}
 {{- $parts := "admission|edit|inventories|namespaces|reconciler|tokens|view" -}}
 {{- $text := .root.Files.Get (printf "files/%s" .file) | replace "stageset-system" "@namespace@" -}}
 {{- $text = regexReplaceAll (printf "\\bstageset-(%s)\\b" $parts) $text (printf "%s-${1}" .root.Release.Name) -}}
-{{- $text = $text | replace "@namespace@" .root.Release.Namespace -}}
+{{- $text | replace "@namespace@" .root.Release.Namespace -}}
+{{- end -}}
+
+{{- /* The objects in a file of the chart, as a list, with the names and labels of this release. */ -}}
+{{- define "stageset.file" -}}
 {{- $labels := include "stageset.labels" .root | fromYaml -}}
-{{- range splitList "\n---\n" (print "\n" $text) -}}
+{{- range splitList "\n---\n" (include "stageset.text" . | print "\n") -}}
 {{- with fromYaml . }}
 - {{ merge . (dict "metadata" (dict "labels" $labels)) | toYaml | nindent 2 | trim }}
 {{- end -}}

@@ -36,6 +36,8 @@ annotations:
 {{- /* What the Pods of both programs have in common: the restricted Pod Security Standard, and where they run. */ -}}
 {{- define "stageset.podSpec" -}}
 serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
+automountServiceAccountToken: true
+enableServiceLinks: false
 terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
 securityContext:
   runAsNonRoot: true
