@@ -42,8 +42,10 @@ func TestLifeOfARelease(t *testing.T) {
 			t.Errorf("got %v, want a refusal with %q", err, want)
 		}
 	})
+	t.Run("only restricted Pods are admitted", func(t *testing.T) { r.refusesOtherPods(t) })
 	t.Run("what is granted is used", func(t *testing.T) { n.checkGrants(t, mark) })
 	t.Run("upgrades are not noticed", func(t *testing.T) { n.upgrades(t, app) })
+	t.Run("an emergency ends with an upgrade", func(t *testing.T) { r.recovers(t) })
 	if err := reconciler.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -149,6 +151,35 @@ func (n *tenant) write(t *testing.T, app *unstructured.Unstructured) (stop func(
 			t.Errorf("only %d writes", written)
 		}
 	}
+}
+
+// refusesOtherPods shows that those of the release, which run, meet the restricted Pod Security Standard.
+func (r *release) refusesOtherPods(t *testing.T) {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = r.namespace, "unrestricted"
+	pod.Spec.Containers = []corev1.Container{{Name: "any", Image: "any"}}
+	err := r.client.Create(t.Context(), pod, client.DryRunAll)
+	if want := `violates PodSecurity "restricted`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want a refusal with %q", err, want)
+	}
+}
+
+// recovers does what NOTES.txt says to do in an emergency, but for the Pods, and undoes it.
+func (r *release) recovers(t *testing.T) {
+	bundles := r.bundles(t)
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		object := cluster.Ref("admissionregistration.k8s.io/v1", kind, "", r.name+"-admission")
+		if err := r.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.apply(t, "upgrade")
+	cluster.Eventually(t, func(context.Context) error {
+		if diff := cmp.Diff(bundles, r.bundles(t)); diff != "" {
+			return fmt.Errorf("caBundles (-before +after):\n%s", diff)
+		}
+		return nil
+	})
 }
 
 // certificate is what the Secret of the webhooks' certificate holds.
