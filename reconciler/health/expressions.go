@@ -88,6 +88,18 @@ func (j *Judge) ByExistence(kind schema.GroupKind) bool {
 	return !special && existence[kind]
 }
 
+// NeedsToExist is true for an object that is healthy as soon as it exists: one of such a kind, and a Service that asks for no
+// load balancer.
+func (j *Judge) NeedsToExist(obj *unstructured.Unstructured) bool {
+	kind := obj.GroupVersionKind().GroupKind()
+	if kind != (schema.GroupKind{Kind: "Service"}) {
+		return j.ByExistence(kind)
+	}
+	_, special := j.of(kind)
+	asked, _, err := unstructured.NestedString(obj.Object, "spec", "type")
+	return !special && err == nil && asked != "LoadBalancer"
+}
+
 func (j *Judge) of(kind schema.GroupKind) (ofKind, bool) {
 	if j == nil {
 		return ofKind{}, false

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -109,6 +110,35 @@ func TestByExistence(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.judge.ByExistence(schema.GroupKind{Kind: tc.kind}); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// A Service is waited for only as long as it asks for something.
+func TestNeedsToExist(t *testing.T) {
+	expressions, err := Compile([]v1.ReadyExpressions{{APIVersion: "v1", Kind: "Service", Current: "has(object.status)"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		judge *Judge
+		kind  string
+		spec  map[string]any
+		want  bool
+	}{
+		"a kind without health":     {kind: "ConfigMap", want: true},
+		"a kind that has it":        {kind: "Pod"},
+		"a Service":                 {kind: "Service", want: true},
+		"a Service inside":          {kind: "Service", spec: map[string]any{"type": "ClusterIP"}, want: true},
+		"a load balancer":           {kind: "Service", spec: map[string]any{"type": "LoadBalancer"}},
+		"a Service with expression": {judge: NewJudge(expressions), kind: "Service"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": tc.kind, "spec": tc.spec}}
+			if got := tc.judge.NeedsToExist(object); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

@@ -51,14 +51,14 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 	return stage.impossible()
 }
 
-// lookAtObjects reads the health of a stage's written objects, one LIST for each kind and namespace whose health is more than
-// to exist.
+// lookAtObjects reads the health of a stage's written objects, one LIST for each kind and namespace with objects whose health
+// is more than to exist.
 func (r *Run) lookAtObjects(ctx context.Context, stage *stage) error {
 	judge := stage.cleared.Judge()
 	var entries []v1.InventoryEntry
 	for _, object := range stage.cleared.Objects() {
 		key := object.Key()
-		if _, known := stage.results[key]; known && stage.awaits(object) && !judge.ByExistence(key.GroupKind()) {
+		if _, known := stage.results[key]; known && stage.awaits(object) && !judge.NeedsToExist(object.Desired()) {
 			entries = append(entries, r.entries[key])
 		}
 	}
