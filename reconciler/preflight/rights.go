@@ -41,9 +41,9 @@ type lack struct {
 	tenant.Permissions
 }
 
-// lacks finds out which permissions the release needs and its accounts do not have, before anything is written, and keeps the
-// objects that they are about from being dry-run. An object that the release may give the permissions for, earlier, is no lack
-// yet: it is deferred, and Permit asks again. A release that has nothing to write asks nothing.
+// lacks finds out which permissions the release needs and its accounts do not have, before anything is written, and keeps
+// the objects that they are about from being dry-run. What the release itself may give before it is needed is no lack yet:
+// the object is deferred, and Permit asks again. A release that has nothing to write asks nothing.
 func lacks(ctx context.Context, in Input, stages []ClearedStage) ([]lack, error) {
 	if in.Applied || !writes(in, stages) {
 		return nil, nil
@@ -71,8 +71,8 @@ func lacks(ctx context.Context, in Input, stages []ClearedStage) ([]lack, error)
 	return all, nil
 }
 
-// writes is true when something is to be written or deleted. What is only suspect may not have changed at all; if it has, its
-// dry-run shows whether it may be written.
+// writes is true when something is to be written or deleted. What is only suspect may not have changed at all; if it has,
+// its dry-run shows whether it may be written.
 func writes(in Input, stages []ClearedStage) bool {
 	return len(in.Leaving) > 0 || slices.ContainsFunc(stages, func(stage ClearedStage) bool {
 		return slices.ContainsFunc(stage.objects, func(object *Object) bool {
@@ -228,9 +228,9 @@ func (l Leaving) lacks(ctx context.Context) (tenant.Permissions, error) {
 	return l.Target.Missing(ctx, needed, false)
 }
 
-// Permit asks again, and never from memory, for what the stage's account lacked in the preflight and what the release has
-// given since: all that was given before a wave of the stage. Its error is a *failure.Error that names what is still missing;
-// it may pass, since what was written a moment ago may not be known everywhere yet.
+// Permit asks again, and never from memory, for what the stage's account lacked in the preflight, and the release may have
+// given before a wave of the stage. Its error is a *failure.Error that names what is still missing; it may pass, since what
+// was written a moment ago may not be known everywhere yet.
 func (c Cleared) Permit(ctx context.Context, stage ClearedStage, wave int) error {
 	at := place{stage: stage.number, wave: wave}
 	found := lack{stage: stage.name, account: stage.account}
