@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -278,11 +277,8 @@ func TestPrintedRolesAreEnoughForAReleaseThatBringsEverything(t *testing.T) {
 	n.deleteAfter(t, gadget.definitionRef())
 	n.grantPrinted(t, n.printRBAC(t, "app", twoStages("app")))
 	n.stageSet(t, "app", twoStages("app"))
+	n.condition(t, gadget.ref(home, "one"), "Ready", "True", "Wound", "it ticks")
 	n.waitReady(t, "app", "app", revision)
-	ref := gadget.ref(home, "one")
-	if err := n.Client.Get(t.Context(), client.ObjectKeyFromObject(ref), ref); err != nil {
-		t.Error(err)
-	}
 }
 
 // What an earlier stage gives is no lack; and if that is not enough, it is said before the stage that needs it.
