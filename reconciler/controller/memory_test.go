@@ -246,6 +246,7 @@ func TestPassesShareTheRoom(t *testing.T) {
 		return all.of(types.NamespacedName{Namespace: namespace, Name: name}, "uid")
 	}
 	large := of("a", "large")
+	large.rest() // the very first pass may end before it has rendered anything
 	if first, second := large.room(most/2), large.room(most/2); !first || !second {
 		t.Fatal("the largest release finds no room")
 	}

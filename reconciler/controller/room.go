@@ -37,6 +37,9 @@ func (m *memo) resumed(size int64) {
 func (m *memo) rest() {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
+	if m.working == 0 {
+		return // and maybe nothing was ever counted
+	}
 	if m.all.working[m.namespace] -= m.working; m.all.working[m.namespace] == 0 {
 		delete(m.all.working, m.namespace)
 	}
