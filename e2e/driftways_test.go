@@ -141,6 +141,30 @@ func TestDriftIsFoundInWhateverWayItCame(t *testing.T) {
 	}
 }
 
+// The generation of a PriorityClass is 1 for ever, whatever is changed in it.
+func TestDriftIsFoundWhereTheGenerationTellsNothing(t *testing.T) {
+	n := shared(t).tenant(t)
+	n.allowEverywhere(t, `
+- {apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: [get, list, create, patch, delete]}`)
+	class := cluster.Ref("scheduling.k8s.io/v1", "PriorityClass", "", n.namespace)
+	n.deleteAfter(t, class)
+	revision := n.source(t, "app", map[string]string{"class.yaml": "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\n" +
+		"metadata: {name: " + n.namespace + "}\nvalue: 1\ndescription: ours\n"})
+	n.stageSet(t, "app", "interval: 24h"+oneStage("app"))
+	n.waitReady(t, "app", "app", revision)
+	n.patch(t, class, `{"description":"theirs"}`)
+	if generation := n.live(t, class).GetGeneration(); generation != 1 {
+		t.Fatalf("the generation is %d, so that this test shows nothing", generation)
+	}
+	n.pass(t, "app", "correct")
+	n.WaitFor(t, class, field("ours", "description"))
+	mark := n.Audit(t)
+	n.pass(t, "app", "idle")
+	if writes := n.written(t, mark, deployer); len(writes) > 0 {
+		t.Errorf("writes of an idle pass: %v", writes)
+	}
+}
+
 // rewriteOthers has a policy of the cluster's set the value of the ConfigMap whenever anybody but deployer updates it.
 func (n *tenant) rewriteOthers(t *testing.T, name string) {
 	t.Helper()

@@ -41,10 +41,11 @@ type StatusReader interface {
 type Live struct {
 	UID             types.UID
 	ResourceVersion string
-	Generation      int64
-	Labels          map[string]string
-	Annotations     map[string]string
-	Finalizers      []string
+	// Generation is 0 where it does not tell of every change of the content.
+	Generation  int64
+	Labels      map[string]string
+	Annotations map[string]string
+	Finalizers  []string
 	// Owners are the UIDs in the object's ownerReferences.
 	Owners []types.UID
 	// Managed is true when managedFields have an Apply entry of the StageSet; only Observe fills it in.
@@ -66,7 +67,7 @@ func LiveOf(ctx context.Context, reader StatusReader, judge *health.Judge, obj *
 	live := Live{
 		UID:             obj.GetUID(),
 		ResourceVersion: obj.GetResourceVersion(),
-		Generation:      obj.GetGeneration(),
+		Generation:      generation(obj),
 		Labels:          obj.GetLabels(),
 		Annotations:     obj.GetAnnotations(),
 		Finalizers:      obj.GetFinalizers(),
@@ -77,6 +78,14 @@ func LiveOf(ctx context.Context, reader StatusReader, judge *health.Judge, obj *
 		live.Owners = append(live.Owners, owner.UID)
 	}
 	return live
+}
+
+// generation is that of an object; 0 for a PriorityClass, whose own is always 1, whatever is changed in it.
+func generation(obj *unstructured.Unstructured) int64 {
+	if obj.GroupVersionKind().GroupKind() == (schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PriorityClass"}) {
+		return 0
+	}
+	return obj.GetGeneration()
 }
 
 // Wanted is an inventory entry of an object to look at.
