@@ -140,14 +140,13 @@ func TestRequestedPassLooksAtOnce(t *testing.T) {
 	n.hasValue(t, "settings", "1")
 }
 
-// A StageSet with a kubeConfig, even a valid one, is not applied to this cluster instead.
-func TestOtherClustersAreRefusedForNow(t *testing.T) {
+// A StageSet whose kubeConfig leads nowhere is not applied to this cluster instead.
+func TestKubeConfigThatLeadsNowhereIsNotThisCluster(t *testing.T) {
 	n := shared(t).tenant(t)
 	n.source(t, "app", map[string]string{"settings.yaml": configMap("settings", "1")})
 	mark := n.Audit(t)
 	n.stageSet(t, "app", "kubeConfig: {secretRef: {name: remote}}"+oneStage("app"))
-	n.refusedWhole(t, "app", v1.ReasonInvalidSpec,
-		"spec.kubeConfig is set, but this version applies to its own cluster only: remove spec.kubeConfig")
+	n.refusedWhole(t, "app", v1.ReasonKubeConfigInvalid, "Secret "+n.namespace+"/remote: there is none")
 	n.wroteNothing(t, mark)
 }
 
