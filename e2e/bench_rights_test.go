@@ -10,8 +10,8 @@ import (
 )
 
 // BenchmarkPreflight measures what it costs to know that an account lacks permissions for a release of 500 objects: from the
-// creation of the StageSet until the condition Preflight says so, and another pass that finds the same. It is all that such a
-// pass does but for reading the source and rendering.
+// creation of the StageSet until the condition Preflight says so, and another pass that finds the same. It is all that such
+// a pass does but for reading the source and rendering.
 func BenchmarkPreflight(b *testing.B) {
 	const objects = 500
 	for b.Loop() {

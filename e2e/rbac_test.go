@@ -212,7 +212,9 @@ func priorityClass(name string) string {
 // role is the only role in what was printed whose name ends like that.
 func role(t *testing.T, printed, suffix string) rbacv1.ClusterRole {
 	t.Helper()
-	found := slices.DeleteFunc(roles(t, printed), func(role rbacv1.ClusterRole) bool { return !strings.HasSuffix(role.Name, suffix) })
+	found := slices.DeleteFunc(roles(t, printed), func(role rbacv1.ClusterRole) bool {
+		return !strings.HasSuffix(role.Name, suffix)
+	})
 	if len(found) != 1 {
 		t.Fatalf("%d roles end in %s, want one", len(found), suffix)
 	}
@@ -290,7 +292,9 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: grants, namespace: %s}
 rules:
-- {apiGroups: [rbac.authorization.k8s.io], resources: [roles, rolebindings], verbs: [get, create, patch, delete, escalate, bind]}
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, create, patch, delete, escalate, bind]
 - {apiGroups: [source.toolkit.fluxcd.io], resources: [gitrepositories], verbs: [get]}`, n.namespace))
 	n.grant(t, n.namespace, deployer, "Role", "grants")
 	gives := func(verbs string) map[string]string {
@@ -323,7 +327,9 @@ rules:
 func TestRolesOfEveryForm(t *testing.T) {
 	cases := map[string]struct{ rules, want string }{
 		"all verbs of everything": {rules: `{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}`},
-		"by name":                 {rules: `{apiGroups: [""], resources: [configmaps], resourceNames: [a, b], verbs: [get, create, patch, delete]}`},
+		"by name": {
+			rules: `{apiGroups: [""], resources: [configmaps], resourceNames: [a, b], verbs: [get, create, patch, delete]}`,
+		},
 		"one by name": {
 			rules: `{apiGroups: [""], resources: [configmaps], resourceNames: [b], verbs: [get, create, patch, delete]}`,
 			want:  "get, create, patch, delete configmaps in NAMESPACE (a)",

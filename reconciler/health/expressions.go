@@ -88,8 +88,8 @@ func (j *Judge) ByExistence(kind schema.GroupKind) bool {
 	return !special && existence[kind]
 }
 
-// NeedsToExist is true for an object that is healthy as soon as it exists: one of such a kind, and a Service that asks for no
-// load balancer.
+// NeedsToExist is true for an object that is healthy as soon as it exists: one of such a kind, and a Service that asks for
+// no load balancer.
 func (j *Judge) NeedsToExist(obj *unstructured.Unstructured) bool {
 	kind := obj.GroupVersionKind().GroupKind()
 	if kind != (schema.GroupKind{Kind: "Service"}) {

@@ -19,9 +19,9 @@ type Asker interface {
 const maxQuestions = 8
 
 // Missing are those of the needed permissions that the account does not have, in the order in which they are given. It costs
-// a question for each namespace; only for what those leave open, which is what belongs to no namespace and what an incomplete
-// answer does not have, a question for each verb of a resource, and where the account may not do that with all objects of the
-// resource, one for each object. What is missing is never said from memory.
+// a question for each namespace; only for what those leave open, which is what belongs to no namespace and what an
+// incomplete answer does not have, a question for each verb of a resource, and where the account may not do that with all
+// objects of the resource, one for each object. What is missing is never said from memory.
 func Missing(ctx context.Context, asker Asker, needed Permissions, fresh bool) (Permissions, error) {
 	var namespaces []string
 	for _, p := range needed {

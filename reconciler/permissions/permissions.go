@@ -1,6 +1,6 @@
-// Package permissions is what RBAC says of a release: what an account needs, whether rules allow it, how a message names what
-// is missing, and which rules would grant it. It is pure: it never asks an API server itself, and knows nothing of what the
-// release is.
+// Package permissions is what RBAC says of a release: what an account needs, whether rules allow it, how a message names
+// what is missing, and which rules would grant it. It is pure: it never asks an API server itself, and knows nothing of what
+// the release is.
 package permissions
 
 import (

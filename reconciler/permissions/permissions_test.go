@@ -30,14 +30,16 @@ func TestRulesAllowAsRBACDoes(t *testing.T) {
 		change func(*authorizationv1.ResourceRule)
 		want   bool
 	}{
-		"as it says":            {change: func(*authorizationv1.ResourceRule) {}, want: true},
-		"all verbs":             {change: func(r *authorizationv1.ResourceRule) { r.Verbs = []string{"*"} }, want: true},
-		"other verbs":           {change: func(r *authorizationv1.ResourceRule) { r.Verbs = []string{"update"} }},
-		"all groups":            {change: func(r *authorizationv1.ResourceRule) { r.APIGroups = []string{"*"} }, want: true},
-		"another group":         {change: func(r *authorizationv1.ResourceRule) { r.APIGroups = []string{"batch"} }},
-		"all resources":         {change: func(r *authorizationv1.ResourceRule) { r.Resources = []string{"*"} }, want: true},
-		"only a subresource":    {change: func(r *authorizationv1.ResourceRule) { r.Resources = []string{"deployments/scale"} }},
-		"the object by name":    {change: func(r *authorizationv1.ResourceRule) { r.ResourceNames = []string{"api", "web"} }, want: true},
+		"as it says":         {change: func(*authorizationv1.ResourceRule) {}, want: true},
+		"all verbs":          {change: func(r *authorizationv1.ResourceRule) { r.Verbs = []string{"*"} }, want: true},
+		"other verbs":        {change: func(r *authorizationv1.ResourceRule) { r.Verbs = []string{"update"} }},
+		"all groups":         {change: func(r *authorizationv1.ResourceRule) { r.APIGroups = []string{"*"} }, want: true},
+		"another group":      {change: func(r *authorizationv1.ResourceRule) { r.APIGroups = []string{"batch"} }},
+		"all resources":      {change: func(r *authorizationv1.ResourceRule) { r.Resources = []string{"*"} }, want: true},
+		"only a subresource": {change: func(r *authorizationv1.ResourceRule) { r.Resources = []string{"deployments/scale"} }},
+		"the object by name": {
+			change: func(r *authorizationv1.ResourceRule) { r.ResourceNames = []string{"api", "web"} }, want: true,
+		},
 		"another object's name": {change: func(r *authorizationv1.ResourceRule) { r.ResourceNames = []string{"api"} }},
 		"a star is no name":     {change: func(r *authorizationv1.ResourceRule) { r.ResourceNames = []string{"*"} }},
 	}
@@ -75,7 +77,8 @@ func TestLines(t *testing.T) {
 		"in no namespace": {list: on("", "namespaces", "", "shop", "create"), want: []string{"create namespaces (shop)"}},
 		"all objects":     {list: on("", "pods", "shop", "", "*"), want: []string{"* pods in shop"}},
 		"said more than once": {
-			list: append(on("", "pods", "shop", "a", "get"), on("", "pods", "shop", "a", "get")...), want: []string{"get pods in shop (a)"},
+			list: append(on("", "pods", "shop", "a", "get"), on("", "pods", "shop", "a", "get")...),
+			want: []string{"get pods in shop (a)"},
 		},
 	}
 	for name, tc := range cases {
@@ -209,7 +212,8 @@ func TestPolicyRules(t *testing.T) {
 			list: slices.Concat(on("", "secrets", "shop", "", "get", "patch"), on("", "configmaps", "shop", "", "patch", "get"),
 				on("apps", "deployments", "shop", "", "get", "patch")),
 			want: []rbacv1.PolicyRule{
-				rule("", []string{"configmaps", "secrets"}, nil, "get", "patch"), rule("apps", []string{"deployments"}, nil, "get", "patch"),
+				rule("", []string{"configmaps", "secrets"}, nil, "get", "patch"),
+				rule("apps", []string{"deployments"}, nil, "get", "patch"),
 			},
 		},
 		"names": {
@@ -242,6 +246,7 @@ func TestPolicyRules(t *testing.T) {
 // cmpEmpty makes no difference between no names and an empty list of them.
 var cmpEmpty = cmp.Transformer("names", func(rule rbacv1.PolicyRule) map[string][]string {
 	return map[string][]string{
-		"groups": rule.APIGroups, "resources": rule.Resources, "verbs": rule.Verbs, "names": append([]string{}, rule.ResourceNames...),
+		"groups": rule.APIGroups, "resources": rule.Resources, "verbs": rule.Verbs,
+		"names": append([]string{}, rule.ResourceNames...),
 	}
 })

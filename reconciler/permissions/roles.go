@@ -7,8 +7,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// PolicyRules are the fewest rules that give the permissions, which are all of one namespace: one for each set of verbs, names
-// and group. What is allowed for all objects of a resource is not repeated for one of them.
+// PolicyRules are the fewest rules that give the permissions, which are all of one namespace: one for each set of verbs,
+// names and group. What is allowed for all objects of a resource is not repeated for one of them.
 func PolicyRules(all Permissions) []rbacv1.PolicyRule {
 	merged := all.withoutCovered().merged()
 	var rules []rbacv1.PolicyRule

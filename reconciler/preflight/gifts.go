@@ -21,8 +21,8 @@ type gift struct {
 // aggregated begins the labels of cluster roles that are added to others.
 const aggregated = rbacGroup + "/aggregate-to-"
 
-// addGift notes what gives rights to somebody: a binding, if it or its role is still to be written, and a cluster role that is
-// added to others, which anybody may have.
+// addGift notes what gives rights to somebody: a binding, if it or its role is still to be written, and a cluster role that
+// is added to others, which anybody may have.
 func (p *pending) addGift(object *Object, at place) {
 	switch object.key.GroupKind() {
 	case schema.GroupKind{Group: rbacGroup, Kind: "RoleBinding"},

@@ -210,9 +210,6 @@ type ClearedStage struct {
 // Name is the stage's name.
 func (s ClearedStage) Name() string { return s.name }
 
-// Account is whom the stage is applied as.
-func (s ClearedStage) Account() tenant.Account { return s.account }
-
 // Target is the cluster as the stage's account sees it.
 func (s ClearedStage) Target() Target { return s.target }
 
@@ -277,8 +274,8 @@ func Check(ctx context.Context, in Input) (Cleared, error) {
 	return Cleared{stages: stages, applier: in.Applier, size: in.Size, loops: in.Loops}, nil
 }
 
-// observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects. unseen is
-// the failure of an account that may not look, whose objects then are as if they did not exist.
+// observe looks at the live state of everything that is recorded, one account at a time, and classifies all objects. unseen
+// is the failure of an account that may not look, whose objects then are as if they did not exist.
 func observe(ctx context.Context, in Input) (stages []ClearedStage, unseen, err error) {
 	stages, err = open(ctx, in)
 	if err != nil {

@@ -88,8 +88,8 @@ func refuse(ctx context.Context, lacks []lack, problems []Problem) error {
 	return refused
 }
 
-// lacking takes out of problems, which are ordered by stage, those that are about permissions, and has what the accounts lack
-// instead.
+// lacking takes out of problems, which are ordered by stage, those that are about permissions, and has what the accounts
+// lack instead.
 func lacking(ctx context.Context, problems []Problem) (lacks []lack, others []Problem) {
 	for len(problems) > 0 {
 		stage := problems[0].stage
@@ -174,11 +174,11 @@ func (p Problem) cause() cause {
 	case apierrors.IsForbidden(p.err) && p.unasked:
 		return cause{reason: v1.ReasonPermissionsMissing, advice: "a role may have to allow it to " + p.stage.account.Username()}
 	case apierrors.IsForbidden(p.err) && p.object.key.Group == rbacGroup:
-		return cause{reason: v1.ReasonPermissionsMissing, advice: p.stage.account.Username() + " may write it, but only give what it has " +
-			"itself: give it the same permissions, or the verb bind or escalate on the role"}
+		return cause{reason: v1.ReasonPermissionsMissing, advice: p.stage.account.Username() + " may write it, but only give " +
+			"what it has itself: give it the same permissions, or the verb bind or escalate on the role"}
 	case apierrors.IsForbidden(p.err):
-		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account.Username() + " has the permission: what refuses is a quota, a " +
-			"policy or another rule of the cluster; change the object, or have the rule changed"}
+		return cause{reason: v1.ReasonApplyFailed, advice: p.stage.account.Username() + " has the permission: what refuses is a " +
+			"quota, a policy or another rule of the cluster; change the object, or have the rule changed"}
 	default:
 		return cause{reason: v1.ReasonApplyFailed}
 	}

@@ -102,7 +102,8 @@ func TestRightsAreThoseOfTheAccountThatIs(t *testing.T) {
 	if err := w.Client(t).Delete(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	w.Apply(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: "+w.account.Name+", namespace: "+w.account.Namespace+"}}")
+	w.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, namespace: %s}}",
+		w.account.Name, w.account.Namespace))
 	cluster.Eventually(t, func(ctx context.Context) error { // until the old token is refused, and a new one requested
 		if _, err := first.Get(ctx, configMap, w.account.Namespace, "absent"); err != nil && first.UID() == "" {
 			return err

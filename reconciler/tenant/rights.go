@@ -24,7 +24,8 @@ type Permission = permissions.Permission
 // Permissions are several.
 type Permissions = permissions.Permissions
 
-// Resource is the resource of a kind, as permissions name it; a meta.NoKindMatchError if the cluster does not serve the kind.
+// Resource is the resource of a kind, as permissions name it; a meta.NoKindMatchError if the cluster does not serve the
+// kind.
 func (c *Client) Resource(ctx context.Context, gvk schema.GroupVersionKind) (string, error) {
 	found, err := c.cluster.kinds.get(ctx, c, gvk)
 	return found.plural, err
@@ -45,9 +46,9 @@ func (c *Client) May(ctx context.Context, verb string, gvk schema.GroupVersionKi
 	})
 }
 
-// Missing are those of the needed permissions that the account does not have; see permissions.Missing. That it has one may be
-// known from an earlier question, up to 30 s ago, unless the answer has to be fresh. Of an account that may not even ask about
-// itself nothing is missing: only the requests themselves tell.
+// Missing are those of the needed permissions that the account does not have; see permissions.Missing. That it has one may
+// be known from an earlier question, up to 30 s ago, unless the answer has to be fresh. Of an account that may not even ask
+// about itself nothing is missing: only the requests themselves tell.
 func (c *Client) Missing(ctx context.Context, needed Permissions, fresh bool) (Permissions, error) {
 	missing, err := permissions.Missing(ctx, asker{c}, needed, fresh)
 	if apierrors.IsForbidden(err) {

@@ -36,8 +36,8 @@ func (c *cli) rbacCommand() *cobra.Command {
 refers to, to apply and delete what its stages render, and to give others what roles and bindings among that give. What is in
 a namespace is granted by kind, what is in none, and what is only read, by name.
 
-Sources are read, and stages rendered, as you: you have to be allowed to get the StageSet, its sources, and the ConfigMaps and
-Secrets of postBuild.substituteFrom; with --missing, to impersonate its accounts too, as edit and admin allow in a namespace.
+Sources are read, and stages rendered, as you: you have to be allowed to get the StageSet, its sources, and the ConfigMaps
+and Secrets of postBuild.substituteFrom; with --missing, to impersonate its accounts too, as edit and admin allow in a namespace.
 Artifacts are downloaded from where the sources say that they are, unless --artifact-server or --source says otherwise.
 Nothing is written to the cluster.`,
 		Example: `  kubectl -n flux-system port-forward service/source-controller 8080:80 &
@@ -57,7 +57,8 @@ Nothing is written to the cluster.`,
 	flags.StringVarP(&o.file, "filename", "f", "", "File with a StageSet, which does not have to be in the cluster.")
 	flags.BoolVar(&o.missing, "missing", false, "Print only what the accounts do not have yet.")
 	flags.StringVar(&o.role, "as-role", "", "Name of what is printed (default stageset-NAMESPACE-NAME).")
-	flags.StringVar(&o.artifacts, "artifact-server", "", "Where artifacts are served, if not where sources say: http://localhost:8080.")
+	flags.StringVar(&o.artifacts, "artifact-server", "",
+		"Where artifacts are served, if not where sources say: http://localhost:8080.")
 	flags.StringArrayVar(&o.directories, "source", nil,
 		"Directory with the content of a source, as KIND/NAMESPACE/NAME=DIRECTORY; may be repeated.")
 	completeFileFlags(command, "filename")

@@ -69,14 +69,21 @@ func TestRBACSaysWhatIsWrong(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"no StageSet":         {want: "takes a StageSet, as NAMESPACE/NAME, or --filename"},
-		"two StageSets":       {arguments: []string{"a/b", "-f", "c"}, want: "takes a StageSet, as NAMESPACE/NAME, or --filename"},
-		"an odd source":       {arguments: []string{"a/b", "--source", "Bucket/b=c"}, want: `--source "Bucket/b=c": it must be KIND/NAMESPACE/NAME=DIRECTORY`},
-		"an odd server":       {arguments: []string{"a/b", "--artifact-server", "localhost:80"}, want: "--artifact-server that is no address"},
-		"an odd role":         {arguments: []string{"a/b", "--as-role", "A_b"}, want: `--as-role "A_b"`},
-		"no cluster":          {arguments: []string{"a/b", "--kubeconfig", "testdata/absent"}, want: "kubeconfig"},
-		"a name without more": {arguments: []string{"b", "--kubeconfig", "KUBECONFIG"}, want: `"b" is no StageSet: it must be NAMESPACE/NAME`},
-		"an absent StageSet":  {arguments: []string{"a/b", "--kubeconfig", "KUBECONFIG"}, want: "the StageSet: "},
+		"no StageSet":   {want: "takes a StageSet, as NAMESPACE/NAME, or --filename"},
+		"two StageSets": {arguments: []string{"a/b", "-f", "c"}, want: "takes a StageSet, as NAMESPACE/NAME, or --filename"},
+		"an odd source": {
+			arguments: []string{"a/b", "--source", "Bucket/b=c"},
+			want:      `--source "Bucket/b=c": it must be KIND/NAMESPACE/NAME=DIRECTORY`,
+		},
+		"an odd server": {
+			arguments: []string{"a/b", "--artifact-server", "localhost:80"}, want: "--artifact-server that is no address",
+		},
+		"an odd role": {arguments: []string{"a/b", "--as-role", "A_b"}, want: `--as-role "A_b"`},
+		"no cluster":  {arguments: []string{"a/b", "--kubeconfig", "testdata/absent"}, want: "kubeconfig"},
+		"a name without more": {
+			arguments: []string{"b", "--kubeconfig", "KUBECONFIG"}, want: `"b" is no StageSet: it must be NAMESPACE/NAME`,
+		},
+		"an absent StageSet": {arguments: []string{"a/b", "--kubeconfig", "KUBECONFIG"}, want: "the StageSet: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			arguments := []string{"rbac"}

@@ -28,7 +28,8 @@ func TestArtifactOfAnotherNamespacesProducerIsNoSource(t *testing.T) {
 		namespace string
 		used      bool
 	}{
-		"its own namespace": {namespace: "shop", used: true}, "none": {namespace: `""`, used: true}, "another": {namespace: "other"},
+		"its own namespace": {namespace: "shop", used: true}, "none": {namespace: `""`, used: true},
+		"another": {namespace: "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := written(t, map[string]string{"artifact.yaml": `
@@ -56,7 +57,10 @@ spec:
   target: Manifest
   matchConstraints: {resourceRules: [{apiGroups: [rbac.authorization.k8s.io]}]}
   validations:
-  - {name: where, expression: "false", message: m, messageExpression: "object.subjects.map(s, s.namespace + '/' + s.name).join(' ')"}`,
+  - name: where
+    expression: "false"
+    message: m
+    messageExpression: object.subjects.map(s, s.namespace + '/' + s.name).join(' ')`,
 		"stageset.yaml": `
 apiVersion: stages.metio.wtf/v1
 kind: StageSet

@@ -48,8 +48,8 @@ type needs struct {
 }
 
 // Needs are what the accounts of a release need for it, by account: to read what the StageSet refers to, to apply and delete
-// the objects, and to give others what roles and bindings among them give. Objects in no namespace, and what is only read, are
-// needed by name.
+// the objects, and to give others what roles and bindings among them give. Objects in no namespace, and what is only read,
+// are needed by name.
 func (c *Cluster) Needs(set *v1.StageSet, stages []Stage) []Need {
 	n := needs{cluster: c, set: set, defined: map[schema.GroupKind]string{}, of: map[string]*Need{}}
 	for _, stage := range stages {
@@ -76,7 +76,8 @@ func (c *Cluster) NewNamespaces(ctx context.Context, stages []Stage) []string {
 	var names []string
 	for _, stage := range stages {
 		for _, object := range stage.Objects {
-			if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) && c.lacksNamespace(ctx, object.GetName()) {
+			isNamespace := object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Namespace"})
+			if isNamespace && c.lacksNamespace(ctx, object.GetName()) {
 				names = append(names, object.GetName())
 			}
 		}
@@ -108,7 +109,8 @@ func (n *needs) define(object build.Object) {
 		value, _, _ := unstructured.NestedString(object.Object, path...)
 		return value
 	}
-	n.defined[schema.GroupKind{Group: text("spec", "group"), Kind: text("spec", "names", "kind")}] = text("spec", "names", "plural")
+	kind := schema.GroupKind{Group: text("spec", "group"), Kind: text("spec", "names", "kind")}
+	n.defined[kind] = text("spec", "names", "plural")
 }
 
 // resource is the resource of a kind; empty if nobody knows it.

@@ -70,7 +70,8 @@ func (c *Cluster) Release(ctx context.Context, set *v1.StageSet, o Options) ([]S
 			Source: Source{Kind: named.Kind, Namespace: named.Namespace, Name: named.Name},
 		}
 		if stage.Account == "" {
-			return nil, fmt.Errorf("stage %s has no account: set spec.serviceAccountName or the stage's serviceAccountName", spec.Name)
+			return nil, fmt.Errorf(
+				"stage %s has no account: set spec.serviceAccountName or the stage's serviceAccountName", spec.Name)
 		}
 		built, err := renderer.build(ctx, stage)
 		if err != nil {
@@ -190,7 +191,8 @@ func (r *renderer) variables(ctx context.Context, spec *v1.PostBuild) (build.Var
 	}
 	variables := build.Variables{}
 	for _, ref := range spec.SubstituteFrom {
-		object, err := r.cluster.Get(ctx, schema.GroupVersionKind{Version: "v1", Kind: string(ref.Kind)}, r.set.Namespace, ref.Name)
+		gvk := schema.GroupVersionKind{Version: "v1", Kind: string(ref.Kind)}
+		object, err := r.cluster.Get(ctx, gvk, r.set.Namespace, ref.Name)
 		switch {
 		case apierrors.IsNotFound(err) && ref.Optional:
 			continue
