@@ -236,6 +236,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"a Secret without files": {"admission: {certificateSecret: own}", "at '/admission/certificateSecret': maxLength"},
 		"tenants who are cluster-admin": {
 			"rbac: {clusterAdmin: true, aggregateToEdit: true}", "at '/rbac/aggregateToEdit': value must be one of false, <nil>"},
+		"platform namespaces where all are": {
+			"{rbac: {clusterAdmin: true}, tenancy: {platformNamespaces: [a]}}", "at '/tenancy/platformNamespaces': maxItems"},
 		"reconcilers that none is elected of": {
 			"reconciler: {flags: {leader-elect: false}}", "at '/reconciler/replicas': maximum: got 2, want 1"},
 		"a digest": {"reconciler: {image: {digest: latest}}", "at '/reconciler/image/digest'"},
@@ -247,9 +249,10 @@ func TestWrongValuesAreNamed(t *testing.T) {
 			}
 		})
 	}
-	// The names of objects, and stageset-admission's own, begin with it.
-	_, err := helm(t, "template", "with.dot", chart)
-	if want := "the release is named with.dot, but must be"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want a refusal with %q", err, want)
+	for _, release := range []string{"with.dot", "1st", strings.Repeat("long", 13) + "r"} {
+		_, err := helm(t, "template", release, chart)
+		if want := "the release is named " + release + ", but"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want a refusal with %q", err, want)
+		}
 	}
 }
