@@ -112,11 +112,35 @@ func Of(obj *unstructured.Unstructured) Result {
 	}
 }
 
+// builtin are the groups of Kubernetes itself whose names have a dot. Others end as they do: gateway.networking.k8s.io and
+// snapshot.storage.k8s.io are groups of custom resources.
+var builtin = map[string]bool{
+	"admissionregistration.k8s.io": true,
+	"apiextensions.k8s.io":         true,
+	"apiregistration.k8s.io":       true,
+	"authentication.k8s.io":        true,
+	"authorization.k8s.io":         true,
+	"certificates.k8s.io":          true,
+	"coordination.k8s.io":          true,
+	"discovery.k8s.io":             true,
+	"events.k8s.io":                true,
+	"flowcontrol.apiserver.k8s.io": true,
+	"internal.apiserver.k8s.io":    true,
+	"lifecycle.k8s.io":             true,
+	"networking.k8s.io":            true,
+	"node.k8s.io":                  true,
+	rbac:                           true,
+	"resource.k8s.io":              true,
+	"scheduling.k8s.io":            true,
+	"storage.k8s.io":               true,
+	"storagemigration.k8s.io":      true,
+}
+
 // silent is true for a custom resource that nobody has written a status of. Kinds of Kubernetes itself are none: what they
 // mean by an empty status is known.
 func silent(obj *unstructured.Unstructured) bool {
 	group := obj.GroupVersionKind().Group
-	if !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {
+	if !strings.Contains(group, ".") || builtin[group] {
 		return false
 	}
 	status, _, err := unstructured.NestedMap(obj.Object, "status")

@@ -2,12 +2,14 @@ package health
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/stageset/stageset/reconciler/inventory"
@@ -124,13 +126,14 @@ func TestSilenceIsGivenTime(t *testing.T) {
 		after            time.Duration
 		want             Verdict
 	}{
-		"just created":               {apiVersion: "example.com/v1", kind: "Thing", want: Progressing},
-		"with an empty status":       {apiVersion: "example.com/v1", kind: "Thing", status: map[string]any{}, want: Progressing},
-		"nearly over":                {apiVersion: "example.com/v1", kind: "Thing", after: grace - 1, want: Progressing},
-		"over":                       {apiVersion: "example.com/v1", kind: "Thing", after: grace, want: Healthy},
-		"it says something":          {apiVersion: "example.com/v1", kind: "Thing", status: map[string]any{"a": "b"}, want: Healthy},
-		"a kind of Kubernetes":       {apiVersion: "batch/v1", kind: "CronJob", want: Healthy},
-		"another kind of Kubernetes": {apiVersion: "storage.k8s.io/v1", kind: "CSIDriver", want: Healthy},
+		"just created":                {apiVersion: "example.com/v1", kind: "Thing", want: Progressing},
+		"with an empty status":        {apiVersion: "example.com/v1", kind: "Thing", status: map[string]any{}, want: Progressing},
+		"nearly over":                 {apiVersion: "example.com/v1", kind: "Thing", after: grace - 1, want: Progressing},
+		"over":                        {apiVersion: "example.com/v1", kind: "Thing", after: grace, want: Healthy},
+		"it says something":           {apiVersion: "example.com/v1", kind: "Thing", status: map[string]any{"a": "b"}, want: Healthy},
+		"of a group like Kubernetes'": {apiVersion: "gateway.networking.k8s.io/v1", kind: "HTTPRoute", want: Progressing},
+		"a kind of Kubernetes":        {apiVersion: "batch/v1", kind: "CronJob", want: Healthy},
+		"another kind of Kubernetes":  {apiVersion: "storage.k8s.io/v1", kind: "CSIDriver", want: Healthy},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +148,15 @@ func TestSilenceIsGivenTime(t *testing.T) {
 				t.Errorf("got %+v, want verdict %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// Every group of Kubernetes itself is known as such, whatever the next version adds.
+func TestGroupsOfKubernetes(t *testing.T) {
+	for _, version := range scheme.Scheme.PrioritizedVersionsAllGroups() {
+		if strings.Contains(version.Group, ".") && !builtin[version.Group] {
+			t.Errorf("%s is taken for a group of custom resources", version.Group)
+		}
 	}
 }
 
