@@ -25,6 +25,10 @@ const (
 	grab       = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: grab}\nroleRef: {kind: ClusterRole, name: cluster-admin}\nsubjects: [{kind: ServiceAccount, name: deployer, namespace: team-a}]"
 	account    = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: app, namespace: team-a}"
 	pod        = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: team-a}\nspec: {serviceAccountName: app}"
+	priority   = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}"
+	runtime    = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: jail}"
+	urgent     = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: team-a}\nspec: {priorityClassName: high}"
+	jailed     = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: team-a}\nspec: {runtimeClassName: jail}"
 	plain      = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain, namespace: team-a}"
 )
 
@@ -81,6 +85,11 @@ func TestDeferral(t *testing.T) {
 		"role and binding": {stages: [][]string{{binding, role}},
 			want: map[string]string{"b": "Role.rbac.authorization.k8s.io team-a/r"}},
 		"account of a Pod": {stages: [][]string{{pod, account}}, want: map[string]string{"p": "ServiceAccount team-a/app"}},
+		"priority of a Pod": {stages: [][]string{{urgent, priority}},
+			want: map[string]string{"p": "PriorityClass.scheduling.k8s.io high"}},
+		"runtime of a Pod": {stages: [][]string{{jailed}, {runtime}}}, // a later stage
+		"runtime of a Pod, earlier": {stages: [][]string{{runtime}, {jailed}},
+			want: map[string]string{"p": "RuntimeClass.node.k8s.io jail"}},
 		"binding of the stage's account": {stages: [][]string{{ownBinding}, {plain}},
 			want: map[string]string{"plain": "RoleBinding.rbac.authorization.k8s.io team-a/own"}},
 		"binding of a group of the account": {stages: [][]string{{toGroup}, {plain}},
