@@ -119,6 +119,11 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 		return admission.Allowed("") // which the cache did not know yet
 	}
 	response := respond(request, decision)
+	if in.OldObject != nil && in.Object != nil {
+		if warning := reordered(in.OldObject, in.Object); warning != "" {
+			response.Warnings = append(response.Warnings, warning)
+		}
+	}
 	if len(decision.Ignored) > 0 {
 		loggerOf(ctx, request).Info("let pass what could not be evaluated", "ignored", lines(decision.Ignored))
 	}
