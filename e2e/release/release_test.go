@@ -42,8 +42,8 @@ func release(t *testing.T, directory, programs string) string {
 	return folder
 }
 
-// An image has no dynamic linker, what runs in it is to be known, and the same source is the same bytes wherever it is built,
-// for which what a container engine is given is enough.
+// An image has no dynamic linker, what runs in it is to be known, and the same source is the same bytes wherever it is
+// built, for which what a container engine is given is enough.
 func TestReleaseBinaries(t *testing.T) {
 	folder := release(t, root, "stageset-admission stageset-reconciler stagesetctl")
 	for program, ask := range map[string]string{
