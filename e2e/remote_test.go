@@ -1,16 +1,27 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
@@ -67,16 +78,8 @@ type remote struct {
 func (s *suite) remote(t testing.TB) *remote {
 	t.Helper()
 	n := &remote{tenant: s.tenant(t), there: otherCluster(t)}
-	n.there.Apply(t, fmt.Sprintf(`
-apiVersion: v1
-kind: Namespace
-metadata: {name: %[1]s}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: tenant, namespace: %[1]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:serviceaccounts:%[1]s"}]`, n.namespace))
+	n.there.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+n.namespace+"}}")
+	n.granted(t, "edit")
 	n.kubeconfig(t, "remote", kubeconfigOf(t, n.there.TokenConfig(t, "default", hub)))
 	return n
 }
@@ -124,6 +127,25 @@ func (n *tenant) kubeconfig(t testing.TB, name string, file kubeconfigFile) {
 	n.Apply(t, string(secret))
 }
 
+// granted binds the tenant's accounts to a role in their namespace on the other cluster, or takes that away.
+func (n *remote) granted(t testing.TB, role string) {
+	t.Helper()
+	binding := cluster.Ref("rbac.authorization.k8s.io/v1", "RoleBinding", n.namespace, "tenant")
+	if err := client.IgnoreNotFound(n.there.Client(t).Delete(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+	n.there.WaitGone(t, binding)
+	if role == "" {
+		return
+	}
+	n.there.Apply(t, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[2]s}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:serviceaccounts:%[1]s"}]`, n.namespace, role))
+}
+
 // toOther is the spec of a StageSet that applies the source to where the Secret leads.
 func toOther(source, secret string) string {
 	return fmt.Sprintf("kubeConfig: {secretRef: {name: %s}}\nretryInterval: 2s\n", secret) + oneStage(source)
@@ -148,7 +170,7 @@ func TestRemoteTarget(t *testing.T) {
 		t.Errorf("the account wrote here: %v", written)
 	}
 	user := "system:serviceaccount:" + n.namespace + ":" + deployer
-	for _, request := range there.Since(t, func(e cluster.AuditEvent) bool { return e.User == hubUser }) {
+	for _, request := range there.Since(t, func(e cluster.AuditEvent) bool { return e.User == hubUser && e.Namespace == n.namespace }) {
 		if request.Impersonated != user {
 			t.Errorf("%s %s was asked for as %q, want %s", request.Verb, request.URI, request.Impersonated, user)
 		}
@@ -158,4 +180,309 @@ func TestRemoteTarget(t *testing.T) {
 	n.delete(t, "app")
 	n.gone(t, "app")
 	n.there.WaitGone(t, n.configMap("a"))
+}
+
+// T-20, T-22, T-27: what is wrong with a kubeconfig has a reason of its own, and a message that names field, key or permission.
+// Whatever it is, it is mended by a new Secret alone.
+func TestKubeconfigsThatDoNotLeadThere(t *testing.T) {
+	n := shared(t).remote(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	touched := filepath.Join(t.TempDir(), "touched")
+	good := kubeconfigOf(t, n.there.TokenConfig(t, "default", hub))
+	with := func(cluster, user map[string]any) kubeconfigFile {
+		merged := kubeconfigFile{cluster: maps.Clone(good.cluster), user: maps.Clone(good.user)}
+		maps.Copy(merged.cluster, cluster)
+		maps.Copy(merged.user, user)
+		return merged
+	}
+	const invalid, unreachable = v1.ReasonKubeConfigInvalid, v1.ReasonTargetUnreachable
+	for name, tc := range map[string]struct {
+		file         kubeconfigFile
+		reason, says string
+	}{
+		"program": {with(nil, map[string]any{"exec": map[string]any{
+			"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/touch", "args": []any{touched},
+		}}), invalid, "users[0].user.exec would run a program"},
+		"token-file": {with(nil, map[string]any{"tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"}), invalid,
+			"users[0].user.tokenFile names a file"},
+		"insecure": {with(map[string]any{"insecure-skip-tls-verify": true}, nil), invalid,
+			"clusters[0].cluster.insecure-skip-tls-verify would take any server"},
+		"somebody-else": {with(nil, map[string]any{"as": "system:admin"}), invalid, "users[0].user.as would impersonate somebody"},
+		"metadata": {with(map[string]any{"server": "https://169.254.169.254"}, nil), invalid,
+			"its server: address 169.254.169.254 is a link-local address"},
+		"other-ca": {with(map[string]any{"certificate-authority-data": caOf(t, n.Config)}, nil), unreachable,
+			good.cluster["server"].(string) + ": the certificate of the API server is not trusted"},
+		"token": {with(nil, map[string]any{"token": "nobody-knows-it"}), unreachable,
+			good.cluster["server"].(string) + " does not accept the credentials that kubeConfig leads to"},
+		"may-not-impersonate": {kubeconfigOf(t, n.there.TokenConfig(t, "default", "powerless")), v1.ReasonAccessDenied,
+			"the user that kubeConfig leads to may not impersonate ServiceAccount " + n.namespace + "/" + deployer},
+	} {
+		n.kubeconfig(t, name, tc.file)
+		n.stageSet(t, name, toOther("app", name))
+		n.wait(t, name, cluster.Condition(v1.ConditionReady, "False", tc.reason), messageHas(tc.says))
+		if message := n.waitRefused(t, name, tc.reason); strings.Contains(message, good.user["token"].(string)) {
+			t.Errorf("%s: the message quotes the token: %s", name, message)
+		}
+	}
+	if _, err := os.Stat(touched); err == nil {
+		t.Error("the program of a kubeconfig was run")
+	}
+	for _, name := range []string{"program", "other-ca", "may-not-impersonate"} {
+		n.kubeconfig(t, name, good)
+		n.stageSet(t, name, strings.Replace(toOther("app", name), "stages:", "deletionPolicy: Orphan\nstages:", 1))
+		n.waitReady(t, name, "app", revision)
+		n.delete(t, name)
+		n.gone(t, name)
+	}
+}
+
+// caOf is what a cluster is verified by.
+func caOf(t testing.TB, config *rest.Config) any {
+	t.Helper()
+	return kubeconfigOf(t, config).cluster["certificate-authority-data"]
+}
+
+// What leads to the kubeconfig is named too: the Secret, its keys and never its values, and who may not read it.
+func TestSecretsThatHoldNoKubeconfig(t *testing.T) {
+	n := shared(t).remote(t)
+	n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.stageSet(t, "app", toOther("app", "missing"))
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonKubeConfigInvalid),
+		messageHas("Secret "+n.namespace+"/missing: there is none: create it"))
+	n.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: missing, namespace: "+n.namespace+"}, stringData: {b: hunter2, a: x}}")
+	message := n.wait(t, "app", messageHas("there is no key value or value.yaml: it has a, b"))
+	if strings.Contains(readyMessage(message), "hunter2") {
+		t.Errorf("a value is in the message: %s", readyMessage(message))
+	}
+
+	n.account(t, "reader")
+	n.Apply(t, readerRole(n.namespace, "app"))
+	n.grant(t, n.namespace, "reader", "Role", "read-app")
+	n.stageSet(t, "denied", strings.Replace(toOther("app", "remote"), deployer, "reader", 1))
+	n.wait(t, "denied", cluster.Condition(v1.ConditionReady, "False", v1.ReasonAccessDenied), messageHas("ServiceAccount "+
+		n.namespace+"/reader may not get Secret "+n.namespace+"/remote: grant it get on secrets named remote in namespace "+n.namespace))
+}
+
+// What the account may not do there is said before anything is written, and is found again once it may.
+func TestRightsOnTheOtherCluster(t *testing.T) {
+	n := shared(t).remote(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.granted(t, "")
+	n.stageSet(t, "app", toOther("app", "remote"))
+	n.waitRefused(t, "app", v1.ReasonPermissionsMissing)
+	n.granted(t, "edit")
+	n.waitReady(t, "app", "app", revision)
+	n.there.WaitFor(t, n.configMap("a"))
+}
+
+// What was applied to the old cluster is deleted there, by the reference that is recorded, when the release is on the new one.
+func TestTargetSwitched(t *testing.T) {
+	n := shared(t).remote(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	n.stageSet(t, "app", toOther("app", "remote"))
+	n.waitReady(t, "app", "app", revision)
+	n.there.WaitFor(t, n.configMap("a"))
+	n.stageSet(t, "app", oneStage("app"))
+	n.WaitFor(t, n.configMap("a"))
+	n.there.WaitGone(t, n.configMap("a"))
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True", v1.ReasonSucceeded), n.recordsOnly("app", v1.ClusterLocal))
+	n.unchanged(t, n.configMap("a"), n.uid(t, n.configMap("a")))
+}
+
+// recordsOnly holds when the inventories of a StageSet are all of the cluster.
+func (n *tenant) recordsOnly(stageSet, name string) cluster.Predicate {
+	return func(*unstructured.Unstructured) error {
+		var list v1.StageInventoryList
+		if err := n.Client.List(context.Background(), &list, client.InNamespace(n.namespace)); err != nil {
+			return err
+		}
+		for _, record := range list.Items {
+			if record.Spec.StageSet == stageSet && record.Spec.Target.Cluster != name {
+				return fmt.Errorf("%s is of cluster %s", record.Name, record.Spec.Target.Cluster)
+			}
+		}
+		return nil
+	}
+}
+
+// If the reference leads nowhere any more, nobody can delete what is there: it is listed, and nothing waits for it.
+func TestKubeconfigThatIsGone(t *testing.T) {
+	n := shared(t).remote(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")})
+	for _, name := range []string{"switched", "deleted"} {
+		n.kubeconfig(t, name, kubeconfigOf(t, n.there.TokenConfig(t, "default", hub)))
+	}
+	n.stageSet(t, "switched", toOther("app", "switched"))
+	n.waitReady(t, "switched", "app", revision)
+	n.removeSecret(t, "switched")
+	n.stageSet(t, "switched", oneStage("app"))
+	const why = "the kubeConfig that they were applied with does not lead to their cluster any more: "
+	n.waitEvent(t, "switched", "Warning", v1.EventOrphaned, why+"ConfigMap "+n.namespace+"/a, ConfigMap "+n.namespace+"/b")
+	n.waitReady(t, "switched", "app", revision)
+	n.delete(t, "switched")
+	n.gone(t, "switched")
+
+	n.stageSet(t, "deleted", toOther("app", "deleted"))
+	n.waitReady(t, "deleted", "app", revision)
+	n.removeSecret(t, "deleted")
+	n.delete(t, "deleted")
+	n.gone(t, "deleted")
+	n.waitEvent(t, "deleted", "Warning", v1.EventOrphaned, why+"ConfigMap "+n.namespace+"/a, ConfigMap "+n.namespace+"/b")
+	n.there.WaitFor(t, n.configMap("a"))
+}
+
+func (n *tenant) removeSecret(t testing.TB, name string) {
+	t.Helper()
+	secret := cluster.Ref("v1", "Secret", n.namespace, name)
+	if err := n.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitGone(t, secret)
+}
+
+// T-25: twenty StageSets whose server takes connections and says nothing keep no other from being applied, and what was applied
+// there before does not keep its StageSet from going.
+func TestServerThatSaysNothing(t *testing.T) {
+	s := setup(t)
+	s.ownReconciler(t, "--max-teardown-wait=1s")
+	n := s.remote(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	file := kubeconfigOf(t, n.there.TokenConfig(t, "default", hub))
+	line := newLine(t, strings.TrimPrefix(file.cluster["server"].(string), "https://"))
+	file.cluster["server"] = "https://" + line.Addr().String()
+	n.kubeconfig(t, "line", file)
+	n.stageSet(t, "applied", toOther("app", "line"))
+	n.waitReady(t, "applied", "app", revision)
+
+	line.cut()
+	n.source(t, "other", map[string]string{"b.yaml": configMap("b", "1")})
+	for i := range 20 {
+		n.stageSet(t, fmt.Sprintf("silent-%d", i), toOther("other", "line"))
+	}
+	n.waitRefused(t, "silent-0", v1.ReasonTargetUnreachable)
+	began := time.Now()
+	n.stageSet(t, "here", oneStage("app"))
+	n.waitReady(t, "here", "app", revision)
+	if took := time.Since(began); took > cluster.Timeout/2 {
+		t.Errorf("the other StageSet took %s", took)
+	}
+	n.delete(t, "applied")
+	n.gone(t, "applied")
+	n.waitEvent(t, "applied", "Warning", v1.EventOrphaned, "ConfigMap "+n.namespace+"/a")
+}
+
+// line leads to an address until it is cut. From then on it takes connections, and nothing comes of them.
+type line struct {
+	net.Listener
+	address string
+
+	mu    sync.Mutex
+	ended bool
+	ends  []net.Conn
+}
+
+func newLine(t testing.TB, address string) *line {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{Listener: listener, address: address}
+	go l.serve()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.cut()
+	})
+	return l
+}
+
+func (l *line) serve() {
+	for {
+		near, err := l.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", l.address)
+		if err != nil || !l.hold(near, far) {
+			continue
+		}
+		go func() { _, _ = io.Copy(far, near) }()
+		go func() { _, _ = io.Copy(near, far) }()
+	}
+}
+
+// hold keeps both ends, and says whether something is to come of them.
+func (l *line) hold(ends ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ends = append(l.ends, ends...)
+	return !l.ended
+}
+
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, end := range l.ends {
+		_ = end.Close()
+	}
+	l.ends, l.ended = nil, true
+}
+
+// T-23: the server is reached by way of the proxy, which alone knows the name.
+func TestKubeconfigWithAProxy(t *testing.T) {
+	n := shared(t).remote(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	file := kubeconfigOf(t, n.there.TokenConfig(t, "default", hub))
+	address := strings.TrimPrefix(file.cluster["server"].(string), "https://")
+	proxy := newConnectProxy(t, "api.there.invalid:6443", address)
+	file.cluster["server"], file.cluster["tls-server-name"] = "https://api.there.invalid:6443", "127.0.0.1"
+	file.cluster["proxy-url"] = proxy.URL
+	n.kubeconfig(t, "proxied", file)
+	n.stageSet(t, "app", toOther("app", "proxied"))
+	n.waitReady(t, "app", "app", revision)
+	n.there.WaitFor(t, n.configMap("a"))
+	if proxy.connected.Load() == 0 {
+		t.Error("the proxy was not asked")
+	}
+
+	file.cluster["server"] = "https://elsewhere.invalid:6443"
+	n.kubeconfig(t, "closed", file)
+	n.stageSet(t, "closed", toOther("app", "closed"))
+	n.wait(t, "closed", cluster.Condition(v1.ConditionReady, "False", v1.ReasonTargetUnreachable),
+		messageHas("the proxy of the kubeconfig answered 403 Forbidden instead of connecting"))
+}
+
+// connectProxy is an HTTP proxy that connects to one address, by a name of its own.
+type connectProxy struct {
+	*httptest.Server
+	connected atomic.Int64
+}
+
+func newConnectProxy(t testing.TB, name, address string) *connectProxy {
+	t.Helper()
+	p := &connectProxy{}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect || r.Host != name {
+			http.Error(w, "hunter2 is what the proxy says", http.StatusForbidden)
+			return
+		}
+		server, err := net.Dial("tcp", address)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer server.Close()
+		w.WriteHeader(http.StatusOK)
+		client, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer client.Close()
+		p.connected.Add(1)
+		go func() { _, _ = io.Copy(server, buffered) }()
+		_, _ = io.Copy(client, server)
+	}))
+	t.Cleanup(p.Close)
+	return p
 }

@@ -36,6 +36,8 @@ type Client struct {
 	uid      types.UID
 	// caller tells apart who sends what with which credentials.
 	caller string
+	// impersonator acts as the user that impersonates the account; nil on the cluster that StageSets are in.
+	impersonator *Client
 	// server is the URL of another cluster's API server; empty for the cluster that StageSets are in.
 	server string
 }
@@ -249,6 +251,19 @@ func (c *Client) ask(ctx context.Context, request *rest.Request, gvk schema.Grou
 
 // send waits for its turn, sends one request and returns the body of a good answer.
 func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error) {
+	answer, err := c.exchange(ctx, request)
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	default:
+		return nil, c.clean(ctx, err)
+	}
+}
+
+// exchange is send with the error of client-go.
+func (c *Client) exchange(ctx context.Context, request *rest.Request) ([]byte, error) {
 	done, err := c.cluster.turns.take(ctx, c.account.Namespace)
 	if err != nil {
 		return nil, err
@@ -260,16 +275,9 @@ func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error
 	// client-go would sleep before a retry; a worker must not.
 	result := request.MaxRetries(0).WarningHandlerWithContext(rest.NoWarnings{}).Do(bounded)
 	if err := result.Error(); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, c.clean(err)
+		return nil, err
 	}
-	body, err := result.Raw()
-	if err != nil {
-		return nil, c.clean(err)
-	}
-	return body, nil
+	return result.Raw()
 }
 
 func readObject(answer []byte) (*unstructured.Unstructured, error) {

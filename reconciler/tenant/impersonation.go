@@ -33,8 +33,12 @@ func (c *Clients) Target(ctx context.Context, to Destination, account Account) (
 	if err != nil {
 		return nil, err
 	}
-	client, err := shared.client(account, &impersonation{access: to.access, user: account.Username(), next: authenticated})
+	user := &credentials{access: to.access, next: authenticated}
+	client, err := shared.client(account, &impersonation{user: account.Username(), next: user})
 	if err != nil {
+		return nil, err
+	}
+	if client.impersonator, err = shared.client(account, user); err != nil {
 		return nil, err
 	}
 	client.server, client.caller = to.access.Server, client.caller+" "+to.Access()
@@ -53,31 +57,43 @@ func (c *Clients) authenticated(ctx context.Context, to Destination, way http.Ro
 	return &bearer{grant: to.token, tokens: c.abroad, next: way}, nil
 }
 
-// impersonation is the identity of one account on the way to another cluster.
-type impersonation struct {
+// credentials are those of the user that another cluster's kubeConfig leads to.
+type credentials struct {
 	access kubeconfig.Access
-	user   string
 	next   http.RoundTripper
+}
+
+var _ http.RoundTripper = (*credentials)(nil)
+
+// RoundTrip sends the request as the user. Where nothing in the access says who asks, a token does that goes with it further on.
+func (c *credentials) RoundTrip(request *http.Request) (*http.Response, error) {
+	authenticated := request.Clone(request.Context())
+	switch {
+	case c.access.Token != "":
+		authenticated.Header.Set("Authorization", "Bearer "+c.access.Token)
+	case c.access.Username != "":
+		authenticated.SetBasicAuth(c.access.Username, c.access.Password)
+	}
+	return c.next.RoundTrip(authenticated)
+}
+
+// impersonation has the user that sends a request ask to be taken for another one.
+type impersonation struct {
+	user string
+	next http.RoundTripper
 }
 
 var _ http.RoundTripper = (*impersonation)(nil)
 
-// RoundTrip sends the request as the user that the destination leads to, who asks to be taken for the account. The API server adds the groups
-// of a service account by itself, as long as none are asked for.
+// RoundTrip names the user. The API server adds the groups of a service account by itself, as long as none are asked for.
 func (i *impersonation) RoundTrip(request *http.Request) (*http.Response, error) {
-	authenticated := request.Clone(request.Context())
-	switch {
-	case i.access.Token != "":
-		authenticated.Header.Set("Authorization", "Bearer "+i.access.Token)
-	case i.access.Username != "":
-		authenticated.SetBasicAuth(i.access.Username, i.access.Password)
-	}
-	authenticated.Header.Set(authenticationv1.ImpersonateUserHeader, i.user)
-	return i.next.RoundTrip(authenticated)
+	impersonating := request.Clone(request.Context())
+	impersonating.Header.Set(authenticationv1.ImpersonateUserHeader, i.user)
+	return i.next.RoundTrip(impersonating)
 }
 
 // clean is clean for what the client's cluster answers. Of another cluster it says which, and what the user there lacks.
-func (c *Client) clean(err error) error {
+func (c *Client) clean(ctx context.Context, err error) error {
 	err = clean(err)
 	var own *failure.Error // such as that there is no token any more, which is about the cluster here
 	if c.server == "" || errors.As(err, &own) {
@@ -91,23 +107,30 @@ func (c *Client) clean(err error) error {
 		return failure.NewTransient(v1.ReasonTargetUnreachable, "%s does not accept the credentials that kubeConfig leads to: %w",
 			c.server, err)
 	}
-	if c.impersonationRefused(err) {
+	if apierrors.IsForbidden(err) && c.mayNotImpersonate(ctx) {
+		// The answer is not in the chain: it says nothing about what was asked for.
 		return failure.NewStalled(v1.ReasonAccessDenied, "the user that kubeConfig leads to may not impersonate %s at %s: grant it "+
-			"impersonate on serviceaccounts named %s in namespace %s there: %w",
+			"impersonate on serviceaccounts named %s in namespace %s there: %v",
 			c.account.Identity(), c.server, c.account.Name, c.account.Namespace, err)
 	}
 	return err
 }
 
-// impersonationRefused is true when it is not the account that lacks a permission: what is forbidden is about the
-// ServiceAccount of the account's name, whatever was asked for.
-func (c *Client) impersonationRefused(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {
-		return false
+// mayNotImpersonate is true when it is not the account that lacks a permission, but the user that asks to be taken for it. An
+// API server says both in the same way, so it is asked again, by the user itself. Where impersonation can be constrained, the
+// user has another permission for that, and what it then may not do is no longer about impersonation alone.
+func (c *Client) mayNotImpersonate(ctx context.Context) bool {
+	account := Permission{
+		Verb: "impersonate", Resource: "serviceaccounts", Namespace: c.account.Namespace, Name: c.account.Name,
 	}
-	details := status.Status().Details
-	return details != nil && details.Group == "" && details.Kind == "serviceaccounts" && details.Name == c.account.Name
+	constrained := account
+	constrained.Verb, constrained.Group = "impersonate:serviceaccount", authenticationv1.GroupName
+	for _, needed := range []Permission{account, constrained} {
+		if allowed, err := (asker{c.impersonator}).Allowed(ctx, needed); err != nil || allowed {
+			return false
+		}
+	}
+	return true
 }
 
 // proxyError is a proxy that does not let us through.
