@@ -28,7 +28,7 @@ func TestMetricsOfPasses(t *testing.T) {
 			for _, pattern := range patterns {
 				if !regexp.MustCompile("(?m)^" + pattern + "$").MatchString(content) {
 					return fmt.Errorf("there is no %s in\n%s", pattern, strings.Join(
-						regexp.MustCompile("(?m)^stageset_(re|qu|st).*$").FindAllString(content, -1), "\n"))
+						regexp.MustCompile("(?m)^stageset_(re|qu|st|dr|or).*$").FindAllString(content, -1), "\n"))
 				}
 			}
 			return nil
@@ -49,6 +49,10 @@ func TestMetricsOfPasses(t *testing.T) {
 		has(fmt.Sprintf(`stageset_step_seconds_count\{step="%s"\} [1-9]\d*`, step))
 	}
 
+	n.patch(t, n.configMap("a"), `{"data":{"value":"theirs"}}`)
+	n.pass(t, "app", "correct")
+	has(`stageset_drift_corrected_total [1-9]\d*`)
+
 	n.delete(t, "app")
 	n.gone(t, "app")
 	has(`stageset_reconcile_total\{reason="Deleted"\} [1-9]\d*`)
@@ -59,4 +63,13 @@ func TestMetricsOfPasses(t *testing.T) {
 		}
 		return err
 	})
+
+	// Who takes the finalizer away leaves behind what was applied.
+	n.stageSet(t, "left", oneStage("app"))
+	n.waitReady(t, "left", "app", revision)
+	n.hold(t, n.configMap("a"))
+	n.delete(t, "left")
+	n.WaitFor(t, n.configMap("a"), beingDeleted)
+	n.patch(t, n.ref("left"), `{"metadata":{"finalizers":null}}`)
+	has(`stageset_orphaned_objects_total [1-9]\d*`)
 }
