@@ -134,3 +134,16 @@ stages: [{name: app, sourceRef: {kind: Release, name: app}}]`)
 	n.refusedWhole(t, "unversioned", v1.ReasonPolicyViolation, "known-sources/producer-version", "Release of stage app; correct the kind")
 	checkOwnRequests(t, n.suite)
 }
+
+// An ExternalArtifact is what a sourceRef means that names no kind.
+func TestExternalArtifactIsReleased(t *testing.T) {
+	n := shared(t).tenant(t)
+	first := n.external(t, "made", "app", "1")
+	n.stageSet(t, "app", `
+serviceAccountName: `+deployer+`
+stages: [{name: app, sourceRef: {name: made}}]`)
+	n.waitReady(t, "app", "made", first.Revision)
+	second := n.external(t, "made", "app", "2")
+	n.waitReady(t, "app", "made", second.Revision)
+	n.hasValue(t, "settings", "2")
+}
