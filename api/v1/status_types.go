@@ -29,7 +29,7 @@ type StageSetStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready, Reconciling and Stalled, as kstatus defines them.
+	// conditions are Ready, Reconciling and Stalled, as kstatus defines them, and Preflight.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
