@@ -11,8 +11,12 @@ import (
 	"slices"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 )
+
+// maxSize is how long a kubeconfig may be, in bytes. One with a dozen clusters has a tenth of it.
+const maxSize = 256 << 10
 
 // Options say what is admitted that is refused by default.
 type Options struct {
@@ -46,9 +50,9 @@ func Select(entries map[string][]byte, key string) ([]byte, error) {
 // missing, also of users and clusters that the current
 // context does not name.
 func Parse(content []byte, options Options) (Access, error) {
-	var fields map[string]any
-	if err := yaml.UnmarshalStrict(content, &fields); err != nil {
-		return Access{}, unreadable(err)
+	fields, err := decode(content)
+	if err != nil {
+		return Access{}, err
 	}
 	if len(fields) == 0 {
 		return Access{}, errors.New("it is empty")
@@ -65,12 +69,46 @@ func Parse(content []byte, options Options) (Access, error) {
 	return access, nil
 }
 
+// decode reads the YAML, unless it would take more memory than its length tells.
+func decode(content []byte) (map[string]any, error) {
+	if len(content) > maxSize {
+		return nil, fmt.Errorf("it has %d bytes, of which %d are the most", len(content), maxSize)
+	}
+	var document yamlv3.Node // leaves aliases as they are
+	if err := yamlv3.Unmarshal(content, &document); err != nil {
+		return nil, unreadable(err)
+	}
+	if line := anchored(&document); line > 0 {
+		return nil, fmt.Errorf("line %d has an anchor or an alias: write out what it stands for", line)
+	}
+	var fields map[string]any
+	if err := yaml.UnmarshalStrict(content, &fields); err != nil {
+		return nil, unreadable(err)
+	}
+	return fields, nil
+}
+
+// anchored is the line of the first anchor or alias; 0 if there is none. Every alias is as long as what it stands for once it
+// is read, so that a few of them fill any memory.
+func anchored(node *yamlv3.Node) int {
+	if node.Anchor != "" || node.Kind == yamlv3.AliasNode {
+		return node.Line
+	}
+	for _, child := range node.Content {
+		if line := anchored(child); line > 0 {
+			return line
+		}
+	}
+	return 0
+}
+
 var lineNumber = regexp.MustCompile(`line [0-9]+`)
 
-// unreadable says where the YAML is wrong. The parser's own words may quote it.
+// unreadable says where the YAML is wrong, to a line: the parser counts from where it began to read what is wrong. Its own words
+// may quote the file.
 func unreadable(err error) error {
 	if line := lineNumber.FindString(err.Error()); line != "" {
-		return fmt.Errorf("it is no YAML of a kubeconfig: see %s", line)
+		return fmt.Errorf("it is no YAML of a kubeconfig: see around %s", line)
 	}
 	return errors.New("it is no YAML of a kubeconfig")
 }

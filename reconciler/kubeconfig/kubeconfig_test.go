@@ -37,7 +37,8 @@ const (
 )
 
 func TestAccess(t *testing.T) {
-	certificate, key := base64.StdEncoding.EncodeToString([]byte(certificatePEM)), base64.StdEncoding.EncodeToString([]byte(keyPEM))
+	certificate := base64.StdEncoding.EncodeToString([]byte(certificatePEM))
+	key := base64.StdEncoding.EncodeToString([]byte(keyPEM))
 	cases := map[string]struct {
 		content string
 		options Options
@@ -96,6 +97,17 @@ func TestRefusals(t *testing.T) {
 		content string
 		want    string // the whole error
 	}{
+		"an alias, which multiplies what it stands for": {
+			content: "preferences: {a: &a " + secret + ", b: [*a, *a]}\n" + file(server, token),
+			want:    "line 1 has an anchor or an alias: write out what it stands for",
+		},
+		"an anchor of no use": {
+			content: file(server, "token: &a "+secret), want: "line 6 has an anchor or an alias: write out what it stands for",
+		},
+		"more than a kubeconfig has": {
+			content: "# " + strings.Repeat("x", maxSize) + file(server, token),
+			want:    fmt.Sprintf("it has %d bytes, of which %d are the most", len(file(server, token))+maxSize+2, maxSize),
+		},
 		"a program": {
 			content: file(server, "exec: {command: /bin/touch, args: ["+secret+"]}"), want: "users[0].user.exec " + aProgram,
 		},
@@ -131,11 +143,13 @@ func TestRefusals(t *testing.T) {
 		},
 		"a field that nobody knows": {
 			content: file(server, token+", hunter2: x"),
-			want:    "users[0].user has a field other than token, client-certificate-data, client-key-data, username, password, extensions",
+			want: "users[0].user has a field other than token, client-certificate-data, client-key-data, username, " +
+				"password, extensions",
 		},
 		"a field in another case": {
 			content: file(server, token+", EXEC: {command: /bin/id}"),
-			want:    "users[0].user has a field other than token, client-certificate-data, client-key-data, username, password, extensions",
+			want: "users[0].user has a field other than token, client-certificate-data, client-key-data, username, " +
+				"password, extensions",
 		},
 		"a list of something else": {
 			content: "{clusters: [hunter2], users: [], contexts: {}, current-context: hunter2}",
@@ -189,9 +203,9 @@ func TestRefusals(t *testing.T) {
 			content: file(server+", proxy-url: 'ftp://hunter2@proxy'", token),
 			want:    "clusters[0].cluster.proxy-url is not a URL of a proxy, http, https or socks5",
 		},
-		"YAML that is none":         {content: "a: 1\nb: [" + secret, want: "it is no YAML of a kubeconfig: see line 2"},
+		"YAML that is none":         {content: "a: 1\nb: [" + secret, want: "it is no YAML of a kubeconfig: see around line 1"},
 		"an alias of nothing":       {content: "a: *" + secret, want: "it is no YAML of a kubeconfig"},
-		"a key that is there twice": {content: "clusters: []\nclusters: []", want: "it is no YAML of a kubeconfig: see line 2"},
+		"a key that is there twice": {content: "clusters: []\nclusters: []", want: "it is no YAML of a kubeconfig: see around line 2"},
 		"no object":                 {content: secret, want: "it is no YAML of a kubeconfig"},
 		"nothing":                   {content: "", want: "it is empty"},
 	}
@@ -293,7 +307,9 @@ func TestIdentities(t *testing.T) {
 
 // However it is printed, nothing but the server is seen.
 func TestAccessShowsNoSecrets(t *testing.T) {
-	access := Access{Server: "https://api", Token: secret, Password: secret, Proxy: "http://a:" + secret + "@proxy", Key: secret}
+	access := Access{
+		Server: "https://api", Token: secret, Password: secret, Proxy: "http://a:" + secret + "@proxy", Key: secret,
+	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 		if got := fmt.Sprintf(format, access); got != "https://api" {
 			t.Errorf("%s prints %s", format, got)
@@ -305,7 +321,8 @@ func TestAccessShowsNoSecrets(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		file(server, token), file(server+", insecure-skip-tls-verify: true", token), file(server, "exec: {command: /bin/touch}"),
-		file(server, "tokenFile: /token"), file("server: 'http://[::1'", token), file(server+", proxy-url: ':'", token), "", "a: &a [*a]",
+		file(server, "tokenFile: /token"), file("server: 'http://[::1'", token), file(server+", proxy-url: ':'", token),
+		"", "a: &a [*a]",
 		"clusters: [{}]", strings.Repeat("[", 2000), "users: 1", "\x00", "clusters: [{name: 1, cluster: {server: 1}}]\nusers: []",
 	} {
 		f.Add([]byte(seed))
