@@ -135,13 +135,17 @@ func (a Applier) others(ctx context.Context, key inventory.Key) ([]inventory.Cla
 	}), err
 }
 
-// elder returns a *ConflictError if an older StageSet has the object in its inventory.
+// elder returns a *ConflictError if an older StageSet has the object in its inventory. Of another cluster, an inventory of another
+// namespace says nothing: its server may be one that a tenant made up, behind a proxy, and that agrees to everything.
 func (a Applier) elder(ctx context.Context, key inventory.Key) error {
 	others, err := a.others(ctx, key)
 	if err != nil {
 		return err
 	}
 	for _, claim := range others {
+		if a.Cluster != v1.ClusterLocal && claim.Namespace != a.Owner.Namespace {
+			continue
+		}
 		if claim.Older(a.Age) {
 			return &ConflictError{Object: key, Owner: Owner{Namespace: claim.Namespace, Name: claim.Name}}
 		}

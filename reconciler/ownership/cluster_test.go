@@ -77,6 +77,7 @@ subjects: [{kind: ServiceAccount, name: deployer, namespace: %[1]s}]`, w.namespa
 	}
 	w.applier = ownership.Applier{
 		Owner: ownership.Owner{Namespace: w.namespace, Name: "us"}, Claims: &w.claims, Earlier: earlier,
+		Cluster: v1.ClusterLocal,
 	}
 	return w
 }
@@ -343,18 +344,24 @@ func TestElderMakesWhatIsNew(t *testing.T) {
 	w := newWorld(t)
 	w.applier.Age = inventory.Age{Created: metav1.Unix(1000, 0).Time, UID: "m"}
 	for name, tc := range map[string]struct {
-		other inventory.Age
-		want  bool
+		cluster, namespace string
+		other              inventory.Age
+		want               bool
 	}{
-		"the other is older":               {inventory.Age{Created: metav1.Unix(999, 0).Time, UID: "z"}, false},
-		"the other is younger":             {inventory.Age{Created: metav1.Unix(1001, 0).Time, UID: "a"}, true},
-		"of one second, by UID":            {inventory.Age{Created: metav1.Unix(1000, 0).Time, UID: "z"}, true},
-		"of one second, by UID, the other": {inventory.Age{Created: metav1.Unix(1000, 0).Time, UID: "a"}, false},
+		"the other is older":               {v1.ClusterLocal, "elsewhere", inventory.Age{Created: metav1.Unix(999, 0).Time, UID: "z"}, false},
+		"the other is younger":             {v1.ClusterLocal, "elsewhere", inventory.Age{Created: metav1.Unix(1001, 0).Time, UID: "a"}, true},
+		"of one second, by UID":            {v1.ClusterLocal, "elsewhere", inventory.Age{Created: metav1.Unix(1000, 0).Time, UID: "z"}, true},
+		"of one second, by UID, the other": {v1.ClusterLocal, "elsewhere", inventory.Age{Created: metav1.Unix(1000, 0).Time, UID: "a"}, false},
+		// What another namespace's kubeconfig calls the same cluster may be a server of its own making.
+		"elsewhere, of another cluster":    {"5f1c", "elsewhere", inventory.Age{}, true},
+		"of the namespace, of its cluster": {"5f1c", w.namespace, inventory.Age{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.claims = claims{
-				{Namespace: w.namespace, Name: "us", Age: w.applier.Age}, {Namespace: "elsewhere", Name: "other", Age: tc.other},
+				{Namespace: w.namespace, Name: "us", Age: w.applier.Age},
+				{Namespace: tc.namespace, Name: "other", Age: tc.other},
 			}
+			w.applier.Cluster = tc.cluster
 			object := w.applier.Owner.Stamp(w.object(t, fmt.Sprintf(configMap, "", "a: '1'")), "app")
 			_, err := w.applier.Apply(t.Context(), w.target, object, ownership.Request{DryRun: true, New: true})
 			var conflict *ownership.ConflictError
