@@ -49,8 +49,9 @@ var importers = []struct {
 }{
 	{"k8s.io/client-go", "reconciler", []string{"reconciler/tenant", "reconciler/app"}},
 	{"sigs.k8s.io/controller-runtime", "reconciler",
-		[]string{"reconciler", "reconciler/app", "reconciler/controller", "reconciler/inventory/store"}},
-	{"net/http", "reconciler", []string{"reconciler/app", "reconciler/dial", "reconciler/source", "reconciler/tenant"}},
+		[]string{"reconciler", "reconciler/app", "reconciler/cloud", "reconciler/controller", "reconciler/inventory/store"}},
+	{"net/http", "reconciler",
+		[]string{"reconciler/app", "reconciler/cloud", "reconciler/dial", "reconciler/source", "reconciler/tenant"}},
 	{"net", "reconciler", []string{"reconciler/dial", "reconciler/tenant"}},
 
 	{module + "/reconciler/controller", ".", []string{"reconciler/app"}},
@@ -66,7 +67,8 @@ var importers = []struct {
 	{"k8s.io/apiserver", ".", []string{"policies/internal/celenv"}},
 	{"github.com/google/cel-go", ".", []string{"policies/internal/celenv"}},
 	{"github.com/open-policy-agent/cert-controller", ".", []string{"admission/certs"}},
-	{"github.com/fluxcd", ".", []string{"reconciler/app", "reconciler/controller"}},
+	{"github.com/fluxcd", ".", []string{"reconciler/app", "reconciler/cloud", "reconciler/controller"}},
+	{module + "/reconciler/cloud", ".", []string{"reconciler/tenant"}},
 	{"sigs.k8s.io/kustomize", ".", []string{"reconciler/build", "stagesetctl/app"}},
 	{"sigs.k8s.io/cli-utils", ".", []string{"reconciler/health"}},
 	{"os/exec", ".", []string{"e2e/cluster", "e2e/controlplane/up", "e2e/demo", "e2e/gitserver", "e2e/process"}},

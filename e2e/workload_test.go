@@ -39,8 +39,8 @@ subjects:
 		n.namespace, deployer, issuedHere))
 }
 
-// connection makes, or changes, the ConfigMap "connection", which leads to the other cluster with a token of the account, but for
-// what is set, or removed with an empty text.
+// connection makes, or changes, the ConfigMap "connection", which leads to the other cluster with a token of the
+// account, but for what is set, or removed with an empty text.
 func (n *remote) connection(t testing.TB, set map[string]string) {
 	t.Helper()
 	config := rest.CopyConfig(n.there.Config)
@@ -68,7 +68,8 @@ func (n *remote) connection(t testing.TB, set map[string]string) {
 
 const byConnection = "kubeConfig: {configMapRef: {name: connection}}\nretryInterval: 2s\n"
 
-// T-15, T-16: with a token that the other cluster takes because it trusts the issuer of this one's, nothing secret is needed.
+// T-15, T-16: with a token that the other cluster takes because it trusts the issuer of this one's, nothing secret is
+// needed.
 func TestRemoteTargetByTrust(t *testing.T) {
 	n := shared(t).remote(t)
 	n.trusted(t)
@@ -109,14 +110,14 @@ func TestConfigMapsThatLeadNowhere(t *testing.T) {
 	}{
 		{
 			map[string]string{"provider": "", "addres": "a", "ca.crt": "b"}, v1.ReasonInvalidSpec,
-			"addres is not a key that there is: use provider, address, ca.crt, audiences, serviceAccountName; " +
-				"provider is not set: set it to generic; ca.crt has no certificate in PEM",
+			"addres is not a key that there is: use provider, cluster, address, ca.crt, audiences, serviceAccountName; " +
+				"provider is not set: set it to one of aws, azure, gcp, generic; ca.crt has no certificate in PEM",
 		},
 		{map[string]string{"serviceAccountName": ""}, v1.ReasonAccessDenied, "serviceAccountName is not set"},
 		// The role edit lets the account impersonate every other one in its namespace.
-		{map[string]string{"serviceAccountName": "nobody"}, v1.ReasonServiceAccountNotFound, n.namespace + "/nobody does not exist"},
+		{map[string]string{"serviceAccountName": "nobody"}, v1.ReasonServiceAccountNotFound, "/nobody does not exist"},
 		{map[string]string{"audiences": "https://kubernetes.default.svc"}, v1.ReasonInvalidSpec, "audiences has"},
-		{map[string]string{"audiences": "somebody-else"}, v1.ReasonTargetUnreachable, "does not accept the credentials that kubeConfig leads to"},
+		{map[string]string{"audiences": "somebody-else"}, v1.ReasonTargetUnreachable, "does not accept the credentials"},
 	} {
 		n.connection(t, step.set)
 		cluster.Eventually(t, func(context.Context) error {

@@ -149,7 +149,7 @@ type KubeConfigReference struct {
 	// +optional
 	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
 	// configMapRef names a ConfigMap that says how the cluster is reached with a token of a ServiceAccount, in the keys
-	// provider, address, ca.crt, audiences and serviceAccountName.
+	// provider, cluster, address, ca.crt, audiences and serviceAccountName.
 	// +optional
 	ConfigMapRef *LocalObjectReference `json:"configMapRef,omitempty"`
 }

@@ -18,8 +18,8 @@ type trust struct {
 	audience, prefix      string
 }
 
-// Trusting has a cluster of Another take tokens of the service accounts of this one, if they are for the audience. Their users
-// are called as here, after the prefix. Anybody may then read what this cluster's tokens are verified by.
+// Trusting has a cluster of Another take tokens of the service accounts of this one, if they are for the audience. Their
+// users are called as here, after the prefix. Anybody may then read what this cluster's tokens are verified by.
 func Trusting(t testing.TB, c *Cluster, audience, prefix string) Option {
 	t.Helper()
 	c.Apply(t, `

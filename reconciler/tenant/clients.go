@@ -57,7 +57,8 @@ type Clients struct {
 	own     *own
 
 	remotes *remotes
-	// abroad are tokens for other clusters. They have a place of their own, so that no number of audiences takes that of others.
+	// abroad are tokens for other clusters. They have a place of their own, so that no number of audiences takes that of
+	// others.
 	abroad      *tokens
 	insecureTLS bool
 }
@@ -89,10 +90,12 @@ func New(opts Options) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Clients{
+	clients := &Clients{
 		cluster: shared, tokens: newTokens(minter, opts), own: self,
-		remotes: newRemotes(opts), abroad: newTokens(minter, opts), insecureTLS: opts.InsecureTLS,
-	}, nil
+		remotes: newRemotes(opts), insecureTLS: opts.InsecureTLS,
+	}
+	clients.abroad = newTokens(clients.mintAbroad(minter), opts)
+	return clients, nil
 }
 
 // local is a client of the cluster that StageSets are in, which acts as the account; see Local.

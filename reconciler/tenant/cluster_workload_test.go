@@ -37,8 +37,8 @@ func newTrusting(t testing.TB) *trusting {
 	return w
 }
 
-// ask has the account ask where a ConfigMap with the data leads; where nothing else is said, to the listener, with a token of the
-// account itself.
+// ask has the account ask where a ConfigMap with the data leads; where nothing else is said, to the listener, with a
+// token of the account itself.
 func (w *trusting) ask(t testing.TB, data map[string]string) error {
 	t.Helper()
 	all := map[string]any{
@@ -92,8 +92,8 @@ func (w *trusting) proofs(t testing.TB) map[string]proof {
 	return proofs
 }
 
-// The attack of an address that is the attacker's: what is sent there proves the account to whom it was made for, and to nobody
-// else. Who is sent elsewhere by the attacker is not followed.
+// The attack of an address that is the attacker's: what is sent there proves the account to whom it was made for, and to
+// nobody else. Who is sent elsewhere by the attacker is not followed.
 func TestTokensForAnotherCluster(t *testing.T) {
 	w := newTrusting(t)
 	if err := w.ask(t, nil); err != nil {
@@ -165,8 +165,8 @@ func TestConfigMapsThatReachTooFar(t *testing.T) {
 		},
 		"a key that nobody knows, and one that is missing": {
 			data:   map[string]string{"provider": "", "token": "a"},
-			reason: v1.ReasonInvalidSpec, want: "token is not a key that there is: use provider, address, ca.crt, audiences, " +
-				"serviceAccountName; provider is not set: set it to generic",
+			reason: v1.ReasonInvalidSpec, want: "token is not a key that there is: use provider, cluster, address, ca.crt, " +
+				"audiences, serviceAccountName; provider is not set: set it to one of aws, azure, gcp, generic",
 		},
 	} {
 		err := w.ask(t, tc.data)

@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,9 @@ type token struct {
 	uid   types.UID
 	// audiences are those of the token, and its issuer, who is usually one.
 	audiences []string
-	minted    time.Time
+	// server and ca are what the cloud knows of the cluster that takes the token.
+	server, ca string
+	minted     time.Time
 	// expires is measured on our clock, from the life that the server's own clock gave the token.
 	expires time.Time
 	// replacement says that the token was requested because the one before had been rejected.
@@ -46,12 +49,18 @@ type token struct {
 // grant is what a token proves: to be the account, to whoever listens to one of the audiences.
 type grant struct {
 	account Account
-	// audiences, one a line; none are those of the local API server.
+	// audiences, one a line; none are those of the local API server, or what the cloud wants.
 	audiences string
+	// cloud exchanges the token for one that a cluster of its takes; the zero value is no cloud.
+	cloud exchange
 }
 
-// String tells grants apart. No name has a line break.
-func (g grant) String() string { return g.account.String() + "\n" + g.audiences }
+// String tells grants apart.
+func (g grant) String() string {
+	return fmt.Sprintf("%q", []string{
+		g.account.String(), g.audiences, g.cloud.provider, g.cloud.cluster, g.cloud.address, g.cloud.ca, g.cloud.reader.String(),
+	})
+}
 
 // mintFunc requests one token; its errors are *failure.Error. The clock's reading is from before the request was sent.
 type mintFunc func(ctx context.Context, of grant, now time.Time) (*token, error)

@@ -14,9 +14,9 @@ import (
 	"github.com/stageset/stageset/reconciler/workload"
 )
 
-// accessByConfigMap reads a ConfigMap that says where a cluster is and whose token it takes. Nothing in it leads to an identity of
-// the reconciler, to an account that the reader could not be by itself, or to a token that the API server here would take: the
-// address may be anybody's, who then has the token.
+// accessByConfigMap reads a ConfigMap that says where a cluster is and whose token it takes. Nothing in it leads to an
+// identity of the reconciler, to an account that the reader could not be by itself, or to a token that the API server
+// here would take: the address may be anybody's, who then has the token.
 func (c *Clients) accessByConfigMap(
 	ctx context.Context, reader *Reader, from v1.InventoryKubeConfig,
 ) (kubeconfig.Access, grant, error) {
@@ -26,19 +26,39 @@ func (c *Clients) accessByConfigMap(
 	}
 	cluster, err := readCluster(object)
 	if err == nil {
-		err = c.checkAudiences(ctx, reader, cluster.Audiences)
+		err = c.checkAudiences(ctx, reader.Account(), cluster.Audiences)
 	}
 	if err == nil {
 		err = checkAccount(ctx, reader, cluster.ServiceAccount)
+	}
+	var access kubeconfig.Access
+	var token grant
+	if err == nil {
+		access, token, err = c.found(ctx, reader, cluster)
 	}
 	if err != nil {
 		failed := *failure.From(err) // which others may wait for too
 		failed.Err = fmt.Errorf("kubeConfig: %s: %w", describe(reader, from), failed.Err)
 		return kubeconfig.Access{}, grant{}, &failed
 	}
+	return access, token, nil
+}
+
+// found is where the cluster is, and the token that it takes. A cloud says both when it exchanges the token.
+func (c *Clients) found(ctx context.Context, reader *Reader, cluster workload.Cluster) (kubeconfig.Access, grant, error) {
 	account := Account{Namespace: reader.Account().Namespace, Name: cluster.ServiceAccount}
-	return kubeconfig.Access{Server: cluster.Server, CA: cluster.CA},
-		grant{account: account, audiences: strings.Join(cluster.Audiences, "\n")}, nil
+	of := grant{account: account, audiences: strings.Join(cluster.Audiences, "\n")}
+	if cluster.Cloud == "" {
+		return kubeconfig.Access{Server: cluster.Server, CA: cluster.CA}, of, nil
+	}
+	of.cloud = exchange{
+		provider: cluster.Cloud, cluster: cluster.Resource, address: cluster.Server, ca: cluster.CA, reader: reader.Account(),
+	}
+	token, err := c.abroad.get(ctx, of)
+	if err != nil {
+		return kubeconfig.Access{}, grant{}, Explain(err, "wait for "+cluster.Cloud, Reasons{})
+	}
+	return kubeconfig.Access{Server: token.server, CA: token.ca}, of, nil
 }
 
 func readCluster(object *unstructured.Unstructured) (workload.Cluster, error) {
@@ -56,10 +76,10 @@ func readCluster(object *unstructured.Unstructured) (workload.Cluster, error) {
 	return cluster, nil
 }
 
-// checkAudiences keeps tokens here that the API server here would take. What it calls itself is in the token that the reader has
-// of it, with its issuer, which it is usually called too.
-func (c *Clients) checkAudiences(ctx context.Context, reader *Reader, audiences []string) error {
-	local, err := c.tokens.get(ctx, grant{account: reader.Account()})
+// checkAudiences keeps tokens here that the API server here would take. What it calls itself is in the token that the
+// reader has of it, with its issuer, which it is usually called too.
+func (c *Clients) checkAudiences(ctx context.Context, reader Account, audiences []string) error {
+	local, err := c.tokens.get(ctx, grant{account: reader})
 	if err != nil {
 		return Explain(err, "find out what this API server is called", Reasons{})
 	}

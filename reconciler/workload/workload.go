@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,16 +20,41 @@ import (
 // The keys of the ConfigMap.
 const (
 	keyProvider       = "provider"
+	keyCluster        = "cluster"
 	keyAddress        = "address"
 	keyCA             = "ca.crt"
 	keyAudiences      = "audiences"
 	keyServiceAccount = "serviceAccountName"
 )
 
-var keys = []string{keyProvider, keyAddress, keyCA, keyAudiences, keyServiceAccount}
+var keys = []string{keyProvider, keyCluster, keyAddress, keyCA, keyAudiences, keyServiceAccount}
 
 // generic is the provider of clusters that take the tokens of this one's ServiceAccounts themselves.
 const generic = "generic"
+
+// clouds are the other providers, who exchange such a token: how they name a cluster, and an example of it. Parts of the
+// name become parts of the provider's addresses, so they are no more than names can be.
+var clouds = map[string]struct {
+	name    *regexp.Regexp
+	example string
+}{
+	"aws": {
+		regexp.MustCompile(`^arn:aws[a-z-]*:eks:[a-z]{2,}(-[a-z]+)+-[0-9]+:[0-9]{12}:cluster/[0-9A-Za-z][0-9A-Za-z_-]{0,99}$`),
+		"arn:aws:eks:eu-central-1:123456789012:cluster/production",
+	},
+	"azure": {
+		regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f-]{36}/resourceGroups/[\w()][\w.()-]{0,89}` +
+			`/providers/Microsoft\.ContainerService/managedClusters/\w[\w-]{0,62}$`),
+		"/subscriptions/…/resourceGroups/shop/providers/Microsoft.ContainerService/managedClusters/production",
+	},
+	"gcp": {
+		regexp.MustCompile(`^projects/[a-z0-9][a-z0-9.:-]{0,99}/locations/[a-z][a-z0-9-]{0,62}/clusters/[a-z][a-z0-9-]{0,62}$`),
+		"projects/shop/locations/europe-west3/clusters/production",
+	},
+}
+
+// providers are all of them, as messages name them.
+var providers = strings.Join(append(slices.Sorted(maps.Keys(clouds)), generic), ", ")
 
 // A token holds its audiences, and many tokens are kept.
 const (
@@ -38,11 +64,16 @@ const (
 
 // Cluster is what a ConfigMap says.
 type Cluster struct {
-	// Server is the URL of the API server, as kubeconfig.Server has it.
+	// Cloud is the provider who exchanges the token; empty if the cluster itself takes it.
+	Cloud string
+	// Resource is how that provider names the cluster.
+	Resource string
+	// Server is the URL of the API server, as kubeconfig.Server has it; empty if the provider knows it.
 	Server string
-	// CA are the certificates, in PEM, that the server's is verified by; none are those of the system.
+	// CA are the certificates, in PEM, that the server's is verified by; none are those that the provider knows, or of the
+	// system.
 	CA string
-	// Audiences are whom the account's token is for: one at least.
+	// Audiences are whom the account's token is for; none are those that the provider wants.
 	Audiences []string
 	// ServiceAccount is the name of the account whose token is used; empty if none is named.
 	ServiceAccount string
@@ -53,8 +84,10 @@ type Cluster struct {
 func Parse(data map[string]string) (Cluster, error) {
 	r := &reader{data: data}
 	r.known()
-	r.provider()
-	cluster := Cluster{Server: r.server(), CA: r.ca(), Audiences: r.audiences(), ServiceAccount: r.serviceAccount()}
+	cluster := Cluster{
+		Cloud: r.provider(), Resource: r.cluster(), Server: r.server(), CA: r.ca(), Audiences: r.audiences(),
+		ServiceAccount: r.serviceAccount(),
+	}
 	if len(r.problems) > 0 {
 		return Cluster{}, errors.New(strings.Join(r.problems, "; "))
 	}
@@ -81,22 +114,48 @@ func (r *reader) known() {
 	}
 }
 
-func (r *reader) provider() {
-	switch r.text(keyProvider) {
-	case generic:
-	case "":
-		r.problem(keyProvider, "is not set: set it to "+generic)
-	default:
-		r.problem(keyProvider, "is not one that there is: set it to "+generic)
+// provider is the name of a cloud, or nothing for the one that is none.
+func (r *reader) provider() string {
+	name := r.text(keyProvider)
+	_, cloud := clouds[name]
+	switch {
+	case cloud:
+		return name
+	case name == "":
+		r.problem(keyProvider, "is not set: set it to one of "+providers)
+	case name != generic:
+		r.problem(keyProvider, "is not one that there is: set it to one of "+providers)
 	}
+	return ""
+}
+
+// ofCloud tells whether the provider is one who knows where the cluster is.
+func (r *reader) ofCloud() bool {
+	_, cloud := clouds[r.text(keyProvider)]
+	return cloud
+}
+
+func (r *reader) cluster() string {
+	name, set := r.text(keyCluster), r.data[keyCluster] != ""
+	cloud := clouds[r.text(keyProvider)]
+	switch {
+	case cloud.name == nil && set:
+		r.problem(keyCluster, "says nothing to the provider: remove it")
+	case cloud.name != nil && !cloud.name.MatchString(name):
+		r.problem(keyCluster, "is not the name of a cluster such as "+cloud.example)
+	}
+	return name
 }
 
 func (r *reader) server() string {
-	if r.text(keyAddress) == "" {
-		r.problem(keyAddress, "is not set: set it to the URL of the API server")
+	address := r.text(keyAddress)
+	if address == "" {
+		if !r.ofCloud() {
+			r.problem(keyAddress, "is not set: set it to the URL of the API server")
+		}
 		return ""
 	}
-	server, err := kubeconfig.Server(r.text(keyAddress))
+	server, err := kubeconfig.Server(address)
 	if err != nil {
 		r.problem(keyAddress, err.Error())
 	}
@@ -121,10 +180,11 @@ func (r *reader) audiences() []string {
 	}
 	_, set := r.data[keyAudiences]
 	switch {
+	case !set && r.ofCloud():
 	case !set:
 		audiences = []string{r.text(keyAddress)}
 	case len(audiences) == 0:
-		r.problem(keyAudiences, "is empty: name one on each line, or remove it for the address")
+		r.problem(keyAudiences, "is empty: name one on each line, or remove it for the usual one")
 	case len(audiences) > mostAudiences:
 		r.problem(keyAudiences, fmt.Sprintf("are more than %d", mostAudiences))
 	}

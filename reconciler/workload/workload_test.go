@@ -47,6 +47,20 @@ func TestParse(t *testing.T) {
 			data: map[string]string{"provider": "generic\n", "address": server + "\n", "serviceAccountName": "deployer\n"},
 			want: Cluster{Server: server, Audiences: []string{server}, ServiceAccount: "deployer"},
 		},
+		"a cluster of a cloud": {
+			data: map[string]string{"provider": "gcp", "cluster": "projects/a/locations/b/clusters/c\n", "serviceAccountName": "d"},
+			want: Cluster{Cloud: "gcp", Resource: "projects/a/locations/b/clusters/c", ServiceAccount: "d"},
+		},
+		"a cluster of a cloud, found in another way": {
+			data: map[string]string{
+				"provider": "azure", "address": server, "audiences": "a", "cluster": "/subscriptions/" +
+					"11111111-1111-1111-1111-111111111111/resourcegroups/A.b/providers/microsoft.containerservice/managedclusters/c",
+			},
+			want: Cluster{
+				Cloud: "azure", Server: server, Audiences: []string{"a"}, Resource: "/subscriptions/" +
+					"11111111-1111-1111-1111-111111111111/resourcegroups/A.b/providers/microsoft.containerservice/managedclusters/c",
+			},
+		},
 		"an address as somebody wrote it is the audience, to the letter": {
 			data: valid(map[string]string{"address": "https://API.example.com:443/"}),
 			want: Cluster{Server: "https://api.example.com", Audiences: []string{"https://API.example.com:443/"}},
@@ -71,15 +85,32 @@ func TestRefusals(t *testing.T) {
 		want string // the whole error
 	}{
 		"nothing": {
-			want: "provider is not set: set it to generic; address is not set: set it to the URL of the API server",
+			want: "provider is not set: set it to one of aws, azure, gcp, generic; " +
+				"address is not set: set it to the URL of the API server",
 		},
 		"another provider": {
-			data: valid(map[string]string{"provider": "aws"}), want: "provider is not one that there is: set it to generic",
+			data: valid(map[string]string{"provider": "ibm"}),
+			want: "provider is not one that there is: set it to one of aws, azure, gcp, generic",
+		},
+		"a provider without a cluster": {
+			data: map[string]string{"provider": "aws"},
+			want: "cluster is not the name of a cluster such as arn:aws:eks:eu-central-1:123456789012:cluster/production",
+		},
+		"a region that would be somebody's host": {
+			data: map[string]string{"provider": "aws", "cluster": "arn:aws:eks:evil.example/?:123456789012:cluster/a"},
+			want: "cluster is not the name of a cluster such as arn:aws:eks:eu-central-1:123456789012:cluster/production",
+		},
+		"a cluster that is another path": {
+			data: map[string]string{"provider": "gcp", "cluster": "projects/a/locations/b/clusters/c/../d"},
+			want: "cluster is not the name of a cluster such as projects/shop/locations/europe-west3/clusters/production",
+		},
+		"a cluster that nobody knows": {
+			data: valid(map[string]string{"cluster": "a"}), want: "cluster says nothing to the provider: remove it",
 		},
 		"a key that is misspelled": {
 			data: valid(map[string]string{"audience": "a", "CA.crt": "b"}),
-			want: "CA.crt is not a key that there is: use provider, address, ca.crt, audiences, serviceAccountName; " +
-				"audience is not a key that there is: use provider, address, ca.crt, audiences, serviceAccountName",
+			want: "CA.crt is not a key that there is: use provider, cluster, address, ca.crt, audiences, serviceAccountName; " +
+				"audience is not a key that there is: use provider, cluster, address, ca.crt, audiences, serviceAccountName",
 		},
 		"an address that is not https": {
 			data: valid(map[string]string{"address": "http://api.example.com"}),
@@ -94,7 +125,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"no audience": {
 			data: valid(map[string]string{"audiences": "\n \n"}),
-			want: "audiences is empty: name one on each line, or remove it for the address",
+			want: "audiences is empty: name one on each line, or remove it for the usual one",
 		},
 		"too many audiences": {
 			data: valid(map[string]string{"audiences": strings.Repeat("a\n", 17)}), want: "audiences are more than 16",

@@ -55,7 +55,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&opts.kwok, "kwok", "", "KWOK's binary (default the file kwok beside this binary)")
 	flags.BoolVar(&opts.stopOnEOF, "stop-on-eof", false, "stop when standard input ends, for a parent that may be killed")
 	flags.BoolVar(&opts.restart, "restart", false, "start a component again that ends once everything is ready, as a kubelet does")
-	flags.StringVar(&opts.issuer, "issuer", "https://kubernetes.default.svc", "URL that is the issuer of service accounts' tokens")
+	flags.StringVar(&opts.issuer, "issuer", "https://kubernetes.default.svc",
+		"URL that is the issuer of service accounts' tokens")
 	flags.StringVar(&opts.trust, "authentication-config", "",
 		"file with an AuthenticationConfiguration: whose tokens are taken besides; of another --issuer than this one")
 	if err := flags.Parse(args); err != nil {
