@@ -48,13 +48,15 @@ func TestControllerIdentityIsUsedWhereItIsAllowed(t *testing.T) {
 	allowed.stageSet(t, "app", anyAccount)
 	elsewhere.stageSet(t, "app", anyAccount)
 	set := allowed.waitReady(t, "app", "app", revision)
-	if diff := cmp.Diff([]string{"stageset-reconciler: patch first", deployer + ": patch second"}, allowed.writers(t, mark)); diff != "" {
+	applied := []string{"stageset-reconciler: patch first", deployer + ": patch second"}
+	if diff := cmp.Diff(applied, allowed.writers(t, mark)); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if got := set.Status.Stages[0].ServiceAccountName + " " + set.Status.Stages[1].ServiceAccountName; got != " "+deployer {
 		t.Errorf("accounts in the status: %q", got)
 	}
-	elsewhere.refusedWhole(t, "app", v1.ReasonPolicyViolation, "service-account-required/stages: stages without an account: one")
+	elsewhere.refusedWhole(t, "app", v1.ReasonPolicyViolation,
+		"service-account-required/stages: stages without an account: one")
 
 	allowed.account(t, "powerless")
 	allowed.stageSet(t, "named", strings.ReplaceAll(oneStage("app"), deployer, "powerless"))
@@ -62,10 +64,11 @@ func TestControllerIdentityIsUsedWhereItIsAllowed(t *testing.T) {
 
 	// The webhook says the same.
 	s.startAdmissionOf(t, i, []*tenant{allowed, elsewhere}, watch, allow)
-	if output, err := s.kubectl(t, allowed.stageSetYAML(t, "other", anyAccount), "apply", "--dry-run=server", "-f", "-"); err != nil {
+	output, err := s.kubectl(t, allowed.stageSetYAML(t, "other", anyAccount), "apply", "--dry-run=server", "-f", "-")
+	if err != nil {
 		t.Errorf("denied where it is allowed: %s", output)
 	}
-	output, err := s.kubectl(t, elsewhere.stageSetYAML(t, "other", anyAccount), "apply", "--dry-run=server", "-f", "-")
+	output, err = s.kubectl(t, elsewhere.stageSetYAML(t, "other", anyAccount), "apply", "--dry-run=server", "-f", "-")
 	if err == nil || !strings.Contains(output, "service-account-required/stages: stages without an account: one") {
 		t.Errorf("not denied elsewhere: %s", output)
 	}

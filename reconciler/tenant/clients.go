@@ -156,7 +156,7 @@ func newCluster(opts Options) (*cluster, error) {
 // made anew for every caller and never cached.
 func (c *cluster) client(account Account, transport http.RoundTripper) (*Client, error) {
 	httpClient := &http.Client{
-		Transport: transport,
+		Transport: limited{next: transport},
 		// A token must not follow a redirect to wherever somebody who answers in the server's place wants it.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

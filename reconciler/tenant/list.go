@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	// pageSize is how many objects a page has, unless so many make it longer than maxAnswer.
 	pageSize = 500
 	// onlyMetadata asks for PartialObjectMetadata; a server that cannot do that sends the objects.
 	onlyMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -30,38 +31,49 @@ type ListOptions struct {
 	MetadataOnly bool
 }
 
-// List calls visit for every object, with apiVersion and kind as asked for. No more than a page of 500 is in memory. The
+// List calls visit for every object, with apiVersion and kind as asked for. No more than a page is in memory, of at most 500 objects. The
 // objects are not one moment's: a list that outlasts the server's history goes on in the present, so one that is deleted
 // and made again meanwhile may be missed. After an error visit has seen a part.
 func (c *Client) List(
 	ctx context.Context, gvk schema.GroupVersionKind, options ListOptions, visit func(*unstructured.Unstructured),
 ) error {
-	next := ""
-	for {
+	next := page{size: pageSize}
+	for range maxPages {
 		answer, err := c.listPage(ctx, gvk, options, next)
-		if again := resumption(err); again != "" && again != next {
-			next = again
+		again := resumption(err)
+		switch {
+		case again != "" && again != next.token:
+			next.token = again
 			continue
-		}
-		if err != nil {
+		case tooLong(err) && next.size > 1:
+			next.size = max(next.size/10, 1)
+			continue
+		case err != nil:
 			return err
 		}
-		if next, err = visitPage(answer, gvk, options.MetadataOnly, visit); err != nil || next == "" {
+		if next.token, err = visitPage(answer, gvk, options.MetadataOnly, visit); err != nil || next.token == "" {
 			return err
 		}
 	}
+	return errEndless
+}
+
+// page is a part of a list: how many objects it may have, and where it begins.
+type page struct {
+	size  int
+	token string
 }
 
 func (c *Client) listPage(
-	ctx context.Context, gvk schema.GroupVersionKind, options ListOptions, token string,
+	ctx context.Context, gvk schema.GroupVersionKind, options ListOptions, page page,
 ) ([]byte, error) {
 	request, err := c.collection(ctx, gvk, options.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	request.Param("limit", strconv.Itoa(pageSize))
-	if token != "" {
-		request.Param("continue", token)
+	request.Param("limit", strconv.Itoa(page.size))
+	if page.token != "" {
+		request.Param("continue", page.token)
 	}
 	if options.Selector != nil && !options.Selector.Empty() {
 		request.Param("labelSelector", options.Selector.String())
