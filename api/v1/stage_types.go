@@ -96,6 +96,9 @@ type Stage struct {
 	ReadyChecks *ReadyChecks `json:"readyChecks,omitempty"`
 }
 
+// Prunes says whether the stage deletes what leaves it, as it does unless it says otherwise.
+func (s Stage) Prunes() bool { return s.Prune == nil || *s.Prune }
+
 // SourceKind is the kind of a Flux source, or of a producer of an ExternalArtifact.
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern="^[A-Z][A-Za-z0-9]*$"

@@ -139,15 +139,10 @@ func stageTimeout(set *v1.StageSet, name string) time.Duration {
 	return timeout(set, v1.Stage{})
 }
 
-// prunes says whether a stage, by name, deletes what left it: what the spec says now counts; of a stage that is not in spec
-// any more, what was recorded. Where policies cannot fill in the spec, it deletes only if both say so.
+// prunes says whether a stage, by name, deletes what left it. Where policies cannot fill in the spec, it deletes only if what
+// was recorded says so too.
 func prunes(snap *snapshot, name string, recorded bool) bool {
-	for _, stage := range snap.effective.Spec.Stages {
-		if stage.Name == name {
-			return (stage.Prune == nil || *stage.Prune) && (recorded || snap.unfilled == nil)
-		}
-	}
-	return recorded
+	return pipeline.Prunes(snap.effective, name, recorded) && (recorded || snap.unfilled == nil)
 }
 
 // done is a deletion with nothing left to do, and with what is lost.
@@ -197,6 +192,15 @@ func (r *Reconciler) liveInventories(ctx context.Context, name types.NamespacedN
 	return live.Items, err
 }
 
+// liveSets reads a StageSet past the cache: none if it is gone. It is a list, because to get StageSets is a permission that
+// nothing else needs.
+func (r *Reconciler) liveSets(ctx context.Context, name types.NamespacedName) ([]v1.StageSet, error) {
+	var sets v1.StageSetList
+	itself := client.MatchingFields{"metadata.name": name.Name}
+	err := r.Live.List(ctx, &sets, client.InNamespace(name.Namespace), itself)
+	return sets.Items, err
+}
+
 // abandoned is a snapshot of what a StageSet left behind that is gone although it had our finalizer, because somebody took it
 // away; nil if there is nothing. Nobody can say any more what was to be deleted, so nothing is; and their own finalizer must
 // not keep the inventories, and with them a namespace, for ever. Only inventories that are being deleted count: the garbage
@@ -212,10 +216,8 @@ func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) (
 	if err != nil || len(live) == 0 {
 		return nil, err
 	}
-	// A list, because to get StageSets is a permission that nothing else needs.
-	var sets v1.StageSetList
-	itself := client.MatchingFields{"metadata.name": name.Name}
-	if err := r.Live.List(ctx, &sets, client.InNamespace(name.Namespace), itself); err != nil || len(sets.Items) > 0 {
+	sets, err := r.liveSets(ctx, name)
+	if err != nil || len(sets) > 0 {
 		return nil, err
 	}
 	snap := &snapshot{set: set, effective: set, gone: true, book: book, memo: r.memory.of(name, "")}

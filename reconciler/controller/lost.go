@@ -43,9 +43,8 @@ func (r *Reconciler) reportLost(ctx context.Context, snap *snapshot) error {
 // lostLive is what is lost of the StageSet as the API server has it: a process that has just begun may have a cache that is
 // behind, of the StageSet as of its inventories.
 func (r *Reconciler) lostLive(ctx context.Context, name client.ObjectKey) ([]string, error) {
-	var sets v1.StageSetList // a list, because to get StageSets is a permission that nothing else needs
-	itself := client.MatchingFields{"metadata.name": name.Name}
-	if err := r.Live.List(ctx, &sets, client.InNamespace(name.Namespace), itself); err != nil {
+	sets, err := r.liveSets(ctx, name)
+	if err != nil {
 		return nil, fmt.Errorf("read StageSet %s past the cache: %w", name, err)
 	}
 	live, err := r.liveInventories(ctx, name)
@@ -57,8 +56,8 @@ func (r *Reconciler) lostLive(ctx context.Context, name client.ObjectKey) ([]str
 		recorded[shard.Spec.Stage] = recorded[shard.Spec.Stage] || shard.Spec.StageSet == name.Name
 	}
 	var lost []string
-	for i := range sets.Items {
-		lost = append(lost, unrecorded(&sets.Items[i], recorded)...)
+	for i := range sets {
+		lost = append(lost, unrecorded(&sets[i], recorded)...)
 	}
 	return lost, nil
 }

@@ -227,7 +227,7 @@ func (r *Reconciler) stages(set *v1.StageSet, pinned pipeline.Pinned) []release.
 	for i, spec := range set.Spec.Stages {
 		stages = append(stages, release.Stage{
 			Record:      ids[i],
-			Prune:       spec.Prune == nil || *spec.Prune,
+			Prune:       spec.Prunes(),
 			Timeout:     timeout(set, spec),
 			StartedAt:   startedAt(set, spec.Name, pinned.Stages[i].Pin.Digest),
 			DisableWait: readyChecks(spec).DisableWait,

@@ -5,12 +5,13 @@ package permissions
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/stageset/stageset/reconciler/failure"
 )
 
 // Permission is one thing that an account may do with objects of a resource.
@@ -138,9 +139,7 @@ func (l Permissions) Lines() []string {
 			line += " in " + key.namespace
 		}
 		names := slices.DeleteFunc(slices.Clone(merged[key]), func(name string) bool { return name == "" })
-		if more := len(names) - maxNames; more > 0 {
-			names = append(names[:maxNames], fmt.Sprintf("and %d more", more))
-		}
+		names = failure.AndMore(names[:min(len(names), maxNames)], len(names)-maxNames)
 		if len(names) > 0 {
 			line += " (" + strings.Join(names, ", ") + ")"
 		}

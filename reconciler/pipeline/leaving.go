@@ -8,12 +8,12 @@ import (
 	"github.com/stageset/stageset/reconciler/preflight"
 )
 
-// prunes says whether a stage, by name, deletes what left it: what the spec says now counts; of a stage that is not in spec
+// Prunes says whether a stage, by name, deletes what left it: what the spec says now counts; of a stage that is not in spec
 // any more, what was recorded.
-func prunes(set *v1.StageSet, name string, recorded bool) bool {
+func Prunes(set *v1.StageSet, name string, recorded bool) bool {
 	for _, stage := range set.Spec.Stages {
 		if stage.Name == name {
-			return stage.Prune == nil || *stage.Prune
+			return stage.Prunes()
 		}
 	}
 	return recorded
@@ -33,7 +33,7 @@ func left(set *v1.StageSet, pinned Pinned, stages []preflight.Stage, records []i
 	var all []preflight.Leaving
 	for _, record := range records {
 		as := slices.IndexFunc(targets, func(id inventory.ID) bool { return id.Target == record.Target })
-		if as < 0 || !prunes(set, record.Stage, record.Prune) {
+		if as < 0 || !Prunes(set, record.Stage, record.Prune) {
 			continue
 		}
 		next := preflight.Leaving{Stage: record.Stage, Account: stages[as].Account, Target: stages[as].Target}

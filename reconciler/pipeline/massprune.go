@@ -42,7 +42,7 @@ func refuseMassPrune(set *v1.StageSet, pinned Pinned, stages []preflight.Stage, 
 		spec := pinned.Stages[i].Stage
 		next := leaving{stage: stage.Name, path: spec.Path, revision: pinned.Stages[i].Pin.Revision, rendered: len(stage.Objects)}
 		next.compare(records, desired)
-		if spec.Prune != nil && !*spec.Prune || !next.isMass() {
+		if !spec.Prunes() || !next.isMass() {
 			continue
 		}
 		masses = append(masses, next)

@@ -256,7 +256,7 @@ func (p *Pipeline) stamp(set *v1.StageSet, pinned Pinned, built []build.StageMan
 			Target:    pinned.Stages[i].Target,
 			Ready:     readyChecks(set, pinned.Stages[i].Stage),
 			Conflicts: preflight.ConflictsOf(pinned.Stages[i].Stage),
-			Prunes:    prunes(set, stage.Stage, true),
+			Prunes:    pinned.Stages[i].Stage.Prunes(),
 		}
 		for _, object := range stage.Objects() {
 			desired := Owner(set).Stamp(object.Unstructured, stage.Stage)

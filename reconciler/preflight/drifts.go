@@ -1,11 +1,11 @@
 package preflight
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/stageset/stageset/reconciler/drift"
+	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/inventory"
 )
 
@@ -51,8 +51,6 @@ func summarize(found []drift.Found) Drifts {
 	for _, one := range found[:min(len(found), maxDrifted)] {
 		parts = append(parts, one.String())
 	}
-	if more := len(found) - maxDrifted; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
-	return Drifts{Objects: len(found), First: found[0].Key, Text: strings.Join(parts, "; ")}
+	text := strings.Join(failure.AndMore(parts, len(found)-maxDrifted), "; ")
+	return Drifts{Objects: len(found), First: found[0].Key, Text: text}
 }

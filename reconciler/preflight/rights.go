@@ -272,9 +272,7 @@ func describe(lacks []lack, others []string) error {
 		}
 	}
 	lines = append(lines, others...)
-	if more := len(lines) - maxProblems; more > 0 {
-		lines = append(lines[:maxProblems], fmt.Sprintf("and %d more", more))
-	}
+	lines = failure.AndMore(lines[:min(len(lines), maxProblems)], len(lines)-maxProblems)
 	if len(accounts) > 0 {
 		lines = append(lines, fmt.Sprintf("roles have to allow it to %s (\"stagesetctl rbac\" prints them)",
 			strings.Join(accounts, ", ")))

@@ -180,7 +180,7 @@ func (n *needs) object(stage Stage, object build.Object) {
 	verbs := []string{"get", "create", "patch"}
 	kept := object.GetAnnotations()[v1.AnnotationPrune] == v1.PruneDisabled ||
 		kind == (schema.GroupKind{Kind: "Namespace"}) && object.GetName() == n.set.Namespace
-	if (stage.Prune == nil || *stage.Prune) && !kept {
+	if stage.Prunes() && !kept {
 		verbs = append(verbs, "delete")
 	}
 	n.add(stage.Account, object.GetNamespace() != "", permissions.Of(permissions.Permission{
