@@ -109,7 +109,8 @@ func (n *tenant) upgrades(t *testing.T, app *unstructured.Unstructured) {
 		}
 	}
 	for number := range upgrades {
-		n.apply(t, "upgrade", "--history-max=0", "--wait=hookOnly",
+		// From the sixth on as Helm 3 does it, with patches that helm computes, in place of server-side apply.
+		n.apply(t, "upgrade", "--history-max=0", "--wait=hookOnly", fmt.Sprintf("--server-side=%t", number < upgrades/2),
 			"--set", fmt.Sprintf("webhook.deletePolicies=%t", number%2 == 0),
 			"--set", fmt.Sprintf("admission.podAnnotations.number=n%d", number))
 		check(fmt.Sprint("upgrade ", number))

@@ -62,7 +62,7 @@ func ports(t *testing.T) []any {
 	return free
 }
 
-// helm runs a command of helm on this release with its values, and more arguments.
+// helm runs a command of helm on this release, with more arguments.
 func (r *release) helm(t *testing.T, command string, args ...string) string {
 	t.Helper()
 	own := append(strings.Fields(command), r.name, "--namespace", r.namespace, "--kubeconfig", r.Kubeconfig)
