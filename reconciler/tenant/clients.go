@@ -21,6 +21,8 @@ import (
 const (
 	defaultAccounts = 4096
 	defaultInFlight = 64
+	// maxAbroad is how many tokens for other clusters are kept: they are larger, by their audiences and CAs.
+	maxAbroad = 1024
 	// defaultRequestTimeout is a little more than the API server's own limit of a minute, so that its answer, which knows
 	// what was slow (a webhook, say), comes before ours.
 	defaultRequestTimeout = 65 * time.Second
@@ -94,6 +96,7 @@ func New(opts Options) (*Clients, error) {
 		cluster: shared, tokens: newTokens(minter, opts), own: self,
 		remotes: newRemotes(opts), insecureTLS: opts.InsecureTLS,
 	}
+	opts.Accounts = min(opts.Accounts, maxAbroad)
 	clients.abroad = newTokens(clients.mintAbroad(minter), opts)
 	return clients, nil
 }

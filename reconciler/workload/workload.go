@@ -56,10 +56,11 @@ var clouds = map[string]struct {
 // providers are all of them, as messages name them.
 var providers = strings.Join(append(slices.Sorted(maps.Keys(clouds)), generic), ", ")
 
-// A token holds its audiences, and many tokens are kept.
+// Many tokens are kept, with what they were asked for with.
 const (
 	mostAudiences   = 16
 	longestAudience = 512
+	longestCA       = 64 << 10
 )
 
 // Cluster is what a ConfigMap says.
@@ -164,7 +165,10 @@ func (r *reader) server() string {
 
 func (r *reader) ca() string {
 	ca, set := r.data[keyCA]
-	if set && !x509.NewCertPool().AppendCertsFromPEM([]byte(ca)) {
+	switch {
+	case len(ca) > longestCA:
+		r.problem(keyCA, fmt.Sprintf("has more than %d bytes", longestCA))
+	case set && !x509.NewCertPool().AppendCertsFromPEM([]byte(ca)):
 		r.problem(keyCA, "has no certificate in PEM")
 	}
 	return ca

@@ -123,6 +123,9 @@ func TestRefusals(t *testing.T) {
 		"an empty CA": {
 			data: valid(map[string]string{"ca.crt": ""}), want: "ca.crt has no certificate in PEM",
 		},
+		"a CA that is too long": {
+			data: valid(map[string]string{"ca.crt": strings.Repeat("a", 64<<10+1)}), want: "ca.crt has more than 65536 bytes",
+		},
 		"no audience": {
 			data: valid(map[string]string{"audiences": "\n \n"}),
 			want: "audiences is empty: name one on each line, or remove it for the usual one",
