@@ -25,7 +25,8 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// hub is the account on the other cluster whose token kubeconfigs have: it may impersonate ServiceAccounts, and nothing else.
+// hub is the account on the other cluster whose token kubeconfigs have: it may impersonate ServiceAccounts, and nothing
+// else.
 const (
 	hub     = "hub"
 	hubUser = "system:serviceaccount:default:" + hub
@@ -170,7 +171,8 @@ func TestRemoteTarget(t *testing.T) {
 		t.Errorf("the account wrote here: %v", written)
 	}
 	user := "system:serviceaccount:" + n.namespace + ":" + deployer
-	for _, request := range there.Since(t, func(e cluster.AuditEvent) bool { return e.User == hubUser && e.Namespace == n.namespace }) {
+	byHub := func(e cluster.AuditEvent) bool { return e.User == hubUser && e.Namespace == n.namespace }
+	for _, request := range there.Since(t, byHub) {
 		if request.Impersonated != user {
 			t.Errorf("%s %s was asked for as %q, want %s", request.Verb, request.URI, request.Impersonated, user)
 		}
@@ -182,8 +184,8 @@ func TestRemoteTarget(t *testing.T) {
 	n.there.WaitGone(t, n.configMap("a"))
 }
 
-// T-20, T-22, T-27: what is wrong with a kubeconfig has a reason of its own, and a message that names field, key or permission.
-// Whatever it is, it is mended by a new Secret alone.
+// T-20, T-22, T-27: what is wrong with a kubeconfig has a reason of its own, and a message that names field, key or
+// permission. Whatever it is, it is mended by a new Secret alone.
 func TestKubeconfigsThatDoNotLeadThere(t *testing.T) {
 	n := shared(t).remote(t)
 	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
@@ -249,7 +251,8 @@ func TestSecretsThatHoldNoKubeconfig(t *testing.T) {
 	n.stageSet(t, "app", toOther("app", "missing"))
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonKubeConfigInvalid),
 		messageHas("Secret "+n.namespace+"/missing: there is none: create it"))
-	n.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: missing, namespace: "+n.namespace+"}, stringData: {b: hunter2, a: x}}")
+	n.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: missing, namespace: "+n.namespace+"}, "+
+		"stringData: {b: hunter2, a: x}}")
 	message := n.wait(t, "app", messageHas("there is no key value or value.yaml: it has a, b"))
 	if strings.Contains(readyMessage(message), "hunter2") {
 		t.Errorf("a value is in the message: %s", readyMessage(message))
@@ -259,8 +262,9 @@ func TestSecretsThatHoldNoKubeconfig(t *testing.T) {
 	n.Apply(t, readerRole(n.namespace, "app"))
 	n.grant(t, n.namespace, "reader", "Role", "read-app")
 	n.stageSet(t, "denied", strings.Replace(toOther("app", "remote"), deployer, "reader", 1))
-	n.wait(t, "denied", cluster.Condition(v1.ConditionReady, "False", v1.ReasonAccessDenied), messageHas("ServiceAccount "+
-		n.namespace+"/reader may not get Secret "+n.namespace+"/remote: grant it get on secrets named remote in namespace "+n.namespace))
+	n.wait(t, "denied", cluster.Condition(v1.ConditionReady, "False", v1.ReasonAccessDenied),
+		messageHas("ServiceAccount "+n.namespace+"/reader may not get Secret "+n.namespace+"/remote: "+
+			"grant it get on secrets named remote in namespace "+n.namespace))
 }
 
 // What the account may not do there is said before anything is written, and is found again once it may.
@@ -275,7 +279,8 @@ func TestRightsOnTheOtherCluster(t *testing.T) {
 	n.there.WaitFor(t, n.configMap("a"))
 }
 
-// What was applied to the old cluster is deleted there, by the reference that is recorded, when the release is on the new one.
+// What was applied to the old cluster is deleted there, by the reference that is recorded, when the release is on the new
+// one.
 func TestTargetSwitched(t *testing.T) {
 	n := shared(t).remote(t)
 	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
@@ -340,8 +345,8 @@ func (n *tenant) removeSecret(t testing.TB, name string) {
 	n.WaitGone(t, secret)
 }
 
-// T-25: twenty StageSets whose server takes connections and says nothing keep no other from being applied, and what was applied
-// there before does not keep its StageSet from going.
+// T-25: twenty StageSets whose server takes connections and says nothing keep no other from being applied, and what was
+// applied there before does not keep its StageSet from going.
 func TestServerThatSaysNothing(t *testing.T) {
 	s := setup(t)
 	s.ownReconciler(t, "--max-teardown-wait=1s")

@@ -81,8 +81,8 @@ type Leftover struct {
 
 // Leftovers are the entries of all records that desired, the objects of a release on a cluster, does not hold: what left the
 // release. An object that moved to another stage is desired, and therefore no leftover; one that the release has on another
-// cluster now is one, unless it has the same UID there: then it is one cluster by two names. The order is by position from the
-// last stage to the first, then by key.
+// cluster now is one, unless it has the same UID there: then it is one cluster by two names. The order is by position from
+// the last stage to the first, then by key.
 func Leftovers(records []Record, desired map[Key]bool, cluster string) []Leftover {
 	var left []Leftover
 	kept := uidsOn(cluster, records, desired)
@@ -114,9 +114,9 @@ func uidsOn(cluster string, records []Record, desired map[Key]bool) map[types.UI
 }
 
 // Shrink is records without what is no longer theirs: an entry stays if its record is the current one of the stage that
-// renders it, or if it is in unseen (not yet seen gone). What stays because it is unseen has left the release, so that a later
-// one does not take it for something that leaves anew, and loses its renderedHash. owner maps each desired key to the record
-// that applies it.
+// renders it, or if it is in unseen (not yet seen gone). What stays because it is unseen has left the release, so that a
+// later one does not take it for something that leaves anew, and loses its renderedHash. owner maps each desired key to the
+// record that applies it.
 func Shrink(records []Record, owner map[Key]ID, unseen map[Place]bool) []Record {
 	shrunk := make([]Record, 0, len(records))
 	for _, record := range records {

@@ -98,8 +98,8 @@ func (r *reader) server(of part) string {
 	return server
 }
 
-// Server is the canonical form of the URL of an API server, as Access has it. The error continues a sentence that begins with
-// what the text is the value of.
+// Server is the canonical form of the URL of an API server, as Access has it. The error continues a sentence that begins
+// with what the text is the value of.
 func Server(text string) (string, error) {
 	address, err := url.Parse(text)
 	if err != nil || address.Scheme != "https" || address.Hostname() == "" || address.User != nil ||

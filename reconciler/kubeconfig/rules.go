@@ -24,7 +24,8 @@ const (
 	aProgram  = "would run a program in the reconciler: use a token or a client certificate"
 	aProvider = "is a plugin that the reconciler does not have: use a token or a client certificate"
 	// impersonation by the kubeconfig would replace the account that the StageSet names.
-	impersonates = "would impersonate somebody: the reconciler impersonates the account that the StageSet names, and nobody else"
+	impersonates = "would impersonate somebody: the reconciler impersonates the account that the StageSet names, " +
+		"and nobody else"
 )
 
 var (

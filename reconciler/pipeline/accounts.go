@@ -51,7 +51,8 @@ func (p *Pipeline) accounts(ctx context.Context, set *v1.StageSet) (Pinned, erro
 func accountFailure(err error, stage v1.Stage) error {
 	failed := failure.From(err).InStage(stage.Name)
 	if failed.Reason == v1.ReasonServiceAccountRequired {
-		failed.Err = fmt.Errorf("stage %s: set spec.serviceAccountName or the stage's serviceAccountName: %w", stage.Name, failed.Err)
+		failed.Err = fmt.Errorf("stage %s: set spec.serviceAccountName or the stage's serviceAccountName: %w",
+			stage.Name, failed.Err)
 	}
 	return failed
 }

@@ -79,8 +79,8 @@ func (r Result) Failure(reason string) error {
 	return &failure.Error{Reason: reason, Kind: kind, Err: errors.New("cannot delete " + strings.Join(texts, "; "))}
 }
 
-// mayNot is true for what the account may not do, and for what no account may be used for: the reconciler's own is not allowed
-// any more where it was used.
+// mayNot is true for what the account may not do, and for what no account may be used for: the reconciler's own is not
+// allowed any more where it was used.
 func mayNot(err error) bool {
 	return apierrors.IsForbidden(err) || failure.From(err).Reason == v1.ReasonServiceAccountRequired
 }

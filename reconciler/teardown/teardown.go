@@ -223,8 +223,9 @@ func (r *Result) wait(keys []inventory.Key, waited time.Duration) {
 	r.Waiting = append(r.Waiting, keys...)
 }
 
-// fail notes an object of a record that could not be deleted. If its account is gone, nobody can delete as it any more, and if
-// it is the account itself that was to be deleted, that is done; if nothing leads to its cluster any more, nobody can either.
+// fail notes an object of a record that could not be deleted. If its account is gone, nobody can delete as it any more, and
+// if it is the account itself that was to be deleted, that is done; if nothing leads to its cluster any more, nobody can
+// either.
 func (r *Result) fail(failed prune.Failure, of inventory.ID, namespace string) {
 	place := of.Place(failed.Key)
 	account := inventory.Key{Kind: "ServiceAccount", Namespace: namespace, Name: of.Target.ServiceAccountName}

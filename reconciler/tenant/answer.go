@@ -90,8 +90,8 @@ func unansweredText(err error) string {
 	return "the connection to the API server broke before the answer came"
 }
 
-// operationOf is the part of an error that says what was tried with which address; nil if there is none. What was tried by way
-// of a proxy is in an error of its own, without an address.
+// operationOf is the part of an error that says what was tried with which address; nil if there is none. What was tried by
+// way of a proxy is in an error of its own, without an address.
 func operationOf(err error) *net.OpError {
 	var operation *net.OpError
 	for errors.As(err, &operation) {

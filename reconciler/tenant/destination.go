@@ -16,8 +16,8 @@ import (
 	"github.com/stageset/stageset/reconciler/kubeconfig"
 )
 
-// ErrGone is in the chain of errors of Clients.Destination when the reference does not lead to the cluster any more: there is
-// nothing at its end, or another server.
+// ErrGone is in the chain of errors of Clients.Destination when the reference does not lead to the cluster any more: there
+// is nothing at its end, or another server.
 var ErrGone = errors.New("it does not lead there any more")
 
 // Reference says what leads to a cluster, and who reads it.
@@ -90,12 +90,13 @@ func (d Destination) Access() string {
 	return d.access.Hash() + d.token.String()
 }
 
-// Destination finds a cluster, and reads what leads there as the reference's account. It sends nothing to the cluster itself.
+// Destination finds a cluster, and reads what leads there as the reference's account. It sends nothing to the cluster
+// itself.
 //
 // Every error is a *failure.Error: those of Local; ServiceAccountRequired (Stalled) if there is no account; AccessDenied
-// (Stalled) if it may not read, or not use the account that a ConfigMap names; InvalidSpec (Stalled) for what a ConfigMap says;
-// KubeConfigInvalid (Stalled) if what is there cannot be used, with ErrGone in its chain if it
-// leads nowhere, or to another cluster than it has to.
+// (Stalled) if it may not read, or not use the account that a ConfigMap names; InvalidSpec (Stalled) for what a ConfigMap
+// says; KubeConfigInvalid (Stalled) if what is there cannot be used, with ErrGone in its chain if it leads nowhere, or to
+// another cluster than it has to.
 func (c *Clients) Destination(ctx context.Context, reference Reference) (Destination, error) {
 	if reference.KubeConfig == (v1.InventoryKubeConfig{}) {
 		return Destination{}, nil
@@ -121,8 +122,8 @@ func (c *Clients) Destination(ctx context.Context, reference Reference) (Destina
 	return to, nil
 }
 
-// access reads what leads to a cluster, and what proves there who asks: something in the access, or a token that is looked up for
-// every request. Every kind of object that a kubeConfig can name has its case.
+// access reads what leads to a cluster, and what proves there who asks: something in the access, or a token that is looked
+// up for every request. Every kind of object that a kubeConfig can name has its case.
 func (c *Clients) access(
 	ctx context.Context, reader *Reader, from v1.InventoryKubeConfig,
 ) (kubeconfig.Access, grant, error) {
@@ -133,12 +134,15 @@ func (c *Clients) access(
 	case v1.KubeConfigConfigMap:
 		return c.accessByConfigMap(ctx, reader, from)
 	default:
-		return kubeconfig.Access{}, grant{}, failure.NewStalled(v1.ReasonInvalidSpec, "a kubeConfig of kind %q is not known", from.Kind)
+		return kubeconfig.Access{}, grant{}, failure.NewStalled(v1.ReasonInvalidSpec,
+			"a kubeConfig of kind %q is not known", from.Kind)
 	}
 }
 
 // accessBySecret reads a Secret that holds a kubeconfig.
-func (c *Clients) accessBySecret(ctx context.Context, reader *Reader, from v1.InventoryKubeConfig) (kubeconfig.Access, error) {
+func (c *Clients) accessBySecret(
+	ctx context.Context, reader *Reader, from v1.InventoryKubeConfig,
+) (kubeconfig.Access, error) {
 	object, err := c.readReference(ctx, reader, from)
 	if err != nil {
 		return kubeconfig.Access{}, err

@@ -15,9 +15,9 @@ import (
 	"github.com/stageset/stageset/reconciler/kubeconfig"
 )
 
-// Target is a client that acts as the account on a cluster. On the one that StageSets are in it has a token of the account, as
-// Local has. On another one it goes by what leads there, and impersonates the account: there is no object for it there, only
-// its user name, which its groups follow from. Every error is a *failure.Error, as of Local.
+// Target is a client that acts as the account on a cluster. On the one that StageSets are in it has a token of the account,
+// as Local has. On another one it goes by what leads there, and impersonates the account: there is no object for it there,
+// only its user name, which its groups follow from. Every error is a *failure.Error, as of Local.
 func (c *Clients) Target(ctx context.Context, to Destination, account Account) (*Client, error) {
 	if !to.Remote() {
 		return c.local(ctx, account)
@@ -45,8 +45,8 @@ func (c *Clients) Target(ctx context.Context, to Destination, account Account) (
 	return client, nil
 }
 
-// authenticated is the way to another cluster, with a token of the destination if there is one. As in Local, that one can be had
-// shows here and not in the midst of the work.
+// authenticated is the way to another cluster, with a token of the destination if there is one. As in Local, that one can be
+// had shows here and not in the midst of the work.
 func (c *Clients) authenticated(ctx context.Context, to Destination, way http.RoundTripper) (http.RoundTripper, error) {
 	if to.token == (grant{}) {
 		return way, nil
@@ -65,7 +65,8 @@ type credentials struct {
 
 var _ http.RoundTripper = (*credentials)(nil)
 
-// RoundTrip sends the request as the user. Where nothing in the access says who asks, a token does that goes with it further on.
+// RoundTrip sends the request as the user. Where nothing in the access says who asks, a token does that goes with it further
+// on.
 func (c *credentials) RoundTrip(request *http.Request) (*http.Response, error) {
 	authenticated := request.Clone(request.Context())
 	switch {
@@ -109,16 +110,17 @@ func (c *Client) clean(ctx context.Context, err error) error {
 	}
 	if apierrors.IsForbidden(err) && c.mayNotImpersonate(ctx) {
 		// The answer is not in the chain: it says nothing about what was asked for.
-		return failure.NewStalled(v1.ReasonAccessDenied, "the user that kubeConfig leads to may not impersonate %s at %s: grant it "+
-			"impersonate on serviceaccounts named %s in namespace %s there: %v",
+		return failure.NewStalled(v1.ReasonAccessDenied,
+			"the user that kubeConfig leads to may not impersonate %s at %s: grant it "+
+				"impersonate on serviceaccounts named %s in namespace %s there: %v",
 			c.account.Identity(), c.server, c.account.Name, c.account.Namespace, err)
 	}
 	return err
 }
 
-// mayNotImpersonate is true when it is not the account that lacks a permission, but the user that asks to be taken for it. An
-// API server says both in the same way, so it is asked again, by the user itself. Where impersonation can be constrained, the
-// user has another permission for that, and what it then may not do is no longer about impersonation alone.
+// mayNotImpersonate is true when it is not the account that lacks a permission, but the user that asks to be taken for it.
+// An API server says both in the same way, so it is asked again, by the user itself. Where impersonation can be constrained,
+// the user has another permission for that, and what it then may not do is no longer about impersonation alone.
 func (c *Client) mayNotImpersonate(ctx context.Context) bool {
 	account := Permission{
 		Verb: "impersonate", Resource: "serviceaccounts", Namespace: c.account.Namespace, Name: c.account.Name,

@@ -11,14 +11,14 @@ import (
 // the client of a target, which may be on another cluster. Its errors are those of a Client.
 type Reader struct{ client *Client }
 
-// Local is a reader that acts as the account. It makes sure that there is a token, so a missing account shows here and not in
-// the midst of the work; the reader then fetches the token anew for every request and may be kept as long as wanted. ctx
+// Local is a reader that acts as the account. It makes sure that there is a token, so a missing account shows here and not
+// in the midst of the work; the reader then fetches the token anew for every request and may be kept as long as wanted. ctx
 // bounds the wait of this caller only. An account without a name is the reconciler's own, where Options.Own allows it.
 //
 // Every error is a *failure.Error: ServiceAccountRequired (Stalled) if no account is named and the reconciler's own is not
-// allowed, ServiceAccountNotFound (Stalled) if the account or its namespace does not exist, PermissionsMissing (Stalled) if the
-// reconciler itself may not request the token, InvalidSpec (Stalled) if it is no name, TargetUnreachable (Transient) if the
-// API server does not answer.
+// allowed, ServiceAccountNotFound (Stalled) if the account or its namespace does not exist, PermissionsMissing (Stalled) if
+// the reconciler itself may not request the token, InvalidSpec (Stalled) if it is no name, TargetUnreachable (Transient) if
+// the API server does not answer.
 func (c *Clients) Local(ctx context.Context, account Account) (*Reader, error) {
 	client, err := c.local(ctx, account)
 	if err != nil {

@@ -78,7 +78,8 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.seen = append(e.seen, asked{r.Header.Get("Authorization"), r.Header.Get("Impersonate-User")})
 	e.mu.Unlock()
 	if strings.HasSuffix(r.URL.Path, "/api/v1") {
-		answer(w, http.StatusOK, `{"kind":"APIResourceList","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
+		answer(w, http.StatusOK,
+			`{"kind":"APIResourceList","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 		return
 	}
 	answer(w, http.StatusOK, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app","namespace":"payments"}}`)
@@ -129,7 +130,8 @@ func newHub(t testing.TB, dialer *dial.Dialer) *hub {
 			status(w, http.StatusNotFound, "NotFound", "there is none")
 			return
 		}
-		answer(w, http.StatusOK, fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"remote"},"data":{"value":%q}}`,
+		answer(w, http.StatusOK, fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"remote"},"data":{"value":%q}}`,
 			base64.StdEncoding.EncodeToString([]byte(config))))
 	}
 	h.Clients = newClients(t, tenant.Options{Config: server.config(), Clock: h.clock, Dialer: dialer})
@@ -159,8 +161,8 @@ func (h *hub) ask(ctx context.Context) error {
 	return tenant.Explain(get(ctx, client), "ask", tenant.Reasons{})
 }
 
-// T-16: the kubeconfig's user asks, to be taken for the account by its whole name; the reconciler's and the tenant's own tokens
-// stay here.
+// T-16: the kubeconfig's user asks, to be taken for the account by its whole name; the reconciler's and the tenant's own
+// tokens stay here.
 func TestAnotherClusterIsAskedAsTheAccount(t *testing.T) {
 	there := newElsewhere(t)
 	h := newHub(t, loopback())
@@ -236,8 +238,8 @@ func TestReferencesThatAreGone(t *testing.T) {
 	}
 }
 
-// The attack of a kubeconfig that leads to the reconciler's own machine, by address, by name, and by a proxy that would connect
-// there.
+// The attack of a kubeconfig that leads to the reconciler's own machine, by address, by name, and by a proxy that would
+// connect there.
 func TestKubeconfigsThatLeadToTheReconciler(t *testing.T) {
 	there := newElsewhere(t)
 	h := newHub(t, dial.New(nil))
@@ -247,7 +249,7 @@ func TestKubeconfigsThatLeadToTheReconciler(t *testing.T) {
 		"name":          {at("https://localhost"+port, there.ca()), "its server: address 127.0.0.1 is a loopback address"},
 		"metadata":      {at("https://169.254.169.254", nil), "its server: address 169.254.169.254 is a link-local address"},
 		"by a proxy":    {at(there.URL, there.ca()) + ", proxy-url: 'http://10.0.0.1:3128'", "its server: address 127.0.0.1 is"},
-		"a local proxy": {at("https://10.0.0.1", nil) + ", proxy-url: 'http://127.0.0.1:3128'", "its proxy-url: address 127.0.0.1 is"},
+		"a local proxy": {at("https://10.0.0.1", nil) + ", proxy-url: 'http://127.0.0.1:3128'", "its proxy-url: address 127."},
 	} {
 		h.config.Store(kubeconfig(tc.cluster, "token: t"))
 		err := h.ask(t.Context())
@@ -362,7 +364,8 @@ func TestDeadServer(t *testing.T) {
 	h.config.Store(kubeconfig(at(there.URL, there.ca()), "token: t"))
 	there.Close()
 	const message = "connection refused"
-	if err := h.ask(t.Context()); failure.From(err).Reason != v1.ReasonTargetUnreachable || !strings.Contains(err.Error(), message) {
+	err := h.ask(t.Context())
+	if failure.From(err).Reason != v1.ReasonTargetUnreachable || !strings.Contains(err.Error(), message) {
 		t.Fatalf("got %v", err)
 	}
 
