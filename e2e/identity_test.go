@@ -100,13 +100,65 @@ func TestControllerIdentityIsUsedWhereItIsAllowed(t *testing.T) {
 	}
 }
 
+// T-02, T-17, T-111: whatever is done for a stage is done as its account, where no other of the StageSet's could: apply,
+// look for drift, correct it, prune, and take the stage down once it has left the spec.
+func TestStageIsServedByItsAccountAlone(t *testing.T) {
+	n := shared(t).tenant(t)
+	other := n.Namespace(t, "other")
+	n.account(t, "second")
+	n.Apply(t, readerRole(n.namespace, "app"))
+	n.grant(t, n.namespace, "second", "Role", "read-app")
+	n.grant(t, other, "second", "ClusterRole", "edit")
+	elsewhere := &tenant{suite: n.suite, namespace: other}
+	mark := n.Audit(t)
+	files := map[string]string{
+		"one/a.yaml": configMap("first", "1"), "two/web.yaml": deployment("web", "1"), "two/b.yaml": configMap("second", "1"),
+		"two/c.yaml": configMap("leaves", "1"),
+	}
+	revision := n.source(t, "app", files)
+	one := "{name: one, path: one, sourceRef: {kind: GitRepository, name: app}}"
+	two := "{name: two, path: two, sourceRef: {kind: GitRepository, name: app}, serviceAccountName: second, targetNamespace: " +
+		other + "}"
+	n.stageSet(t, "app", "serviceAccountName: "+deployer+"\nstages: ["+one+", "+two+"]")
+	n.waitReady(t, "app", "app", revision)
+	n.patch(t, elsewhere.configMap("second"), `{"data":{"value":"theirs"}}`)
+	n.request(t, "app", "drift")
+	n.WaitFor(t, elsewhere.configMap("second"), field("1", "data", "value"))
+	delete(files, "two/c.yaml")
+	n.waitReady(t, "app", "app", n.source(t, "app", files))
+	n.WaitGone(t, elsewhere.configMap("leaves"))
+	n.stageSet(t, "app", "serviceAccountName: "+deployer+"\nstages: ["+one+"]")
+	n.WaitGone(t, cluster.Ref("apps/v1", "Deployment", other, "web"))
+	n.WaitGone(t, elsewhere.configMap("second"))
+
+	if events := mark.Since(t, n.by(deployer), cluster.InNamespace(other)); len(events) > 0 {
+		t.Errorf("the StageSet's account in the namespace of stage two: %v", events)
+	}
+	done := map[string]bool{}
+	for _, event := range mark.Since(t, n.by("second")) {
+		if event.Namespace == n.namespace && (event.Resource != "gitrepositories" || event.Verb != "get") {
+			t.Errorf("the account of stage two, in the namespace of stage one: %s", event)
+		}
+		done[event.Verb+" "+event.Resource] = true
+	}
+	for _, what := range []string{
+		"patch configmaps", "list configmaps", "delete configmaps", "patch deployments", "delete deployments",
+	} {
+		if !done[what] {
+			t.Errorf("the account of stage two did not %s: %v", what, done)
+		}
+	}
+}
+
 // P-59: the default account is for StageSets that name none, and is none of another cluster.
 func TestDefaultServiceAccount(t *testing.T) {
 	s := setup(t)
 	n := s.tenant(t)
 	i := s.install(t, n.namespace)
 	n.account(t, "other", "edit")
-	revision := n.source(t, "app", map[string]string{"one/a.yaml": configMap("first", "1"), "two/b.yaml": configMap("second", "1")})
+	revision := n.source(t, "app", map[string]string{
+		"one/a.yaml": configMap("first", "1"), "two/b.yaml": configMap("second", "1"),
+	})
 	mark := s.Audit(t)
 	i.run(t, s, "--watch-namespaces="+n.namespace, "--default-service-account=other")
 	n.stageSet(t, "app", anyAccount)
@@ -115,7 +167,8 @@ func TestDefaultServiceAccount(t *testing.T) {
 	if diff := cmp.Diff([]string{"other: patch first", deployer + ": patch second"}, n.writers(t, mark)); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	n.refusedWhole(t, "remote", v1.ReasonPolicyViolation, "service-account-required/kubeconfig: kubeConfig is read as spec.serviceAccountName")
+	n.refusedWhole(t, "remote", v1.ReasonPolicyViolation,
+		"service-account-required/kubeconfig: kubeConfig is read as spec.serviceAccountName")
 }
 
 // Both keys of a Namespace mean something where they are trusted, from the moment that they are set, and nothing otherwise.
@@ -143,7 +196,8 @@ func TestKeysOfANamespaceCountWhereTheyAreTrusted(t *testing.T) {
 			n.patch(t, namespace, `{"metadata":{"annotations":{"`+v1.AnnotationDefaultServiceAccount+`":"`+deployer+`"},`+
 				`"labels":{"`+v1.LabelTenancy+`":"`+v1.TenancyPlatform+`"}}}`)
 			if test.counts {
-				n.wait(t, "guest", cluster.Condition(v1.ConditionReady, "True"), owner.revision("lastAppliedRevisions", "shared", revision))
+				n.wait(t, "guest", cluster.Condition(v1.ConditionReady, "True"),
+					owner.revision("lastAppliedRevisions", "shared", revision))
 				n.wait(t, "nameless", cluster.Condition(v1.ConditionReady, "True"))
 				n.patch(t, namespace, `{"metadata":{"labels":{"`+v1.LabelTenancy+`":null}}}`)
 				n.wait(t, "guest", cluster.Condition(v1.ConditionReady, "False", v1.ReasonPolicyViolation))

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,41 +90,6 @@ func (n *tenant) ownedBy(t *testing.T, name string, stages map[string][]client.O
 			if diff := cmp.Diff(want, object.GetLabels()); diff != "" {
 				t.Errorf("labels of %s (-want +got):\n%s", object.GetName(), diff)
 			}
-		}
-	}
-}
-
-// ownRequests are all requests that the reconciler may make with its own account: what is its own, and what wakes it.
-// Everything that a StageSet names is read and written as the tenant.
-var ownRequests = map[string][]string{
-	"":                                  {"get"}, // discovery
-	"stages.metio.wtf/stagesets":        {"get", "list", "watch", "patch"},
-	"stages.metio.wtf/stagesets/status": {"patch"},
-	"stages.metio.wtf/stageinventories": {"get", "list", "watch", "create", "update", "delete"},
-	"source.toolkit.fluxcd.io/gitrepositories":      {"list", "watch"},
-	"source.toolkit.fluxcd.io/ocirepositories":      {"list", "watch"},
-	"source.toolkit.fluxcd.io/buckets":              {"list", "watch"},
-	"source.toolkit.fluxcd.io/externalartifacts":    {"list", "watch"},
-	"stages.metio.wtf/stagesetpolicies":             {"list", "watch"},
-	"configmaps in " + system:                       {"get", "list", "watch"}, // parameters of policies
-	"namespaces":                                    {"get", "list", "watch"},
-	"serviceaccounts/token":                         {"create"},
-	"events.k8s.io/events":                          {"create", "patch"},
-	"coordination.k8s.io/leases":                    {"get", "create", "update"},
-	"authorization.k8s.io/selfsubjectaccessreviews": {"create"},
-}
-
-// checkOwnRequests checks that the reconciler's own account did nothing else in the whole run so far, for whatever tenant,
-// and was nobody else (T-17).
-func checkOwnRequests(t testing.TB, s *suite) {
-	t.Helper()
-	for _, event := range s.began.Since(t, cluster.ByAccount(system, "stageset-reconciler")) {
-		resource := strings.Trim(event.Group+"/"+event.Resource+"/"+event.Subresource, "/")
-		if resource == "configmaps" {
-			resource += " in " + event.Namespace
-		}
-		if !slices.Contains(ownRequests[resource], event.Verb) || event.Impersonated != "" {
-			t.Errorf("the reconciler's own account did, as %q: %s", event.Impersonated, event)
 		}
 	}
 }

@@ -19,8 +19,8 @@ var ofNoNamespace = []string{
 	"mutatingwebhookconfigurations", "validatingwebhookconfigurations",
 }
 
-// staysWithin checks that the programs of an installation asked for nothing since the mark but what is in the namespaces that it
-// watches, in its own, or in none, and that nothing was refused.
+// staysWithin checks that the programs of an installation asked for nothing since the mark but what is in the namespaces
+// that it watches, in its own, or in none, and that nothing was refused.
 func (i installation) staysWithin(t *testing.T, mark cluster.AuditMark) {
 	t.Helper()
 	for _, program := range []string{programReconciler, programAdmission} {
@@ -34,8 +34,8 @@ func (i installation) staysWithin(t *testing.T, mark cluster.AuditMark) {
 	}
 }
 
-// Several installations share a cluster: each handles the StageSets of its namespaces, and asks for nothing of another. Their
-// roles are bound there alone, so that to ask would be refused.
+// Several installations share a cluster: each handles the StageSets of its namespaces, and asks for nothing of another.
+// Their roles are bound there alone, so that to ask would be refused.
 func TestInstallationsOfDisjointNamespaces(t *testing.T) {
 	s := setup(t)
 	north, south, outside := s.tenant(t), s.tenant(t), s.tenant(t)
@@ -50,7 +50,7 @@ validations: [{name: frozen, expression: "params.data.value != 'yes'", message: 
 	for _, i := range []installation{inNorth, inSouth} {
 		i.bind(t, s.Cluster, programReconciler, "ClusterRole", "view", i.watched[0])
 		i.bind(t, s.Cluster, programAdmission, "ClusterRole", "view", i.watched[0])
-		i.run(t, s, "--watch-namespaces="+i.watched[0], policyConfig(t, "rules: {no-cross-namespace-refs: Off}"))
+		i.run(t, s, "--watch-namespaces="+i.watched[0], policyConfig(t, "rules: {no-cross-namespace-refs: Off}"), "--leader-elect")
 	}
 	s.startAdmissionOf(t, inNorth, []*tenant{north}, "--watch-namespaces="+north.namespace,
 		policyConfig(t, "rules: {no-cross-namespace-refs: Off}"))

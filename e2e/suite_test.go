@@ -84,7 +84,10 @@ func setup(t testing.TB) *suite {
 			Artifacts: artifacts.Start(scope{t}),
 			began:     c.Audit(t),
 		}
-		scope{t}.Cleanup(func() { checkOwnRequests(scope{t}, installed.suite) })
+		scope{t}.Cleanup(func() {
+			checkOwnRequests(scope{t}, installed.suite)
+			checkGrantsAreUsed(scope{t}, installed.suite)
+		})
 	})
 	if installed.suite == nil {
 		t.Fatal("the installation failed in an earlier test")
