@@ -29,9 +29,14 @@ func (n *tenant) printRBAC(t *testing.T, name, spec string, args ...string) stri
 	if err := os.WriteFile(file, []byte(n.stageSetYAML(t, name, spec)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return stagesetctl(t, append([]string{"rbac", "--kubeconfig", n.Kubeconfig, "--filename", file}, args...)...)
+}
+
+// stagesetctl runs the program, and returns what it prints.
+func stagesetctl(t *testing.T, args ...string) string {
+	t.Helper()
 	var stdout, stderr strings.Builder
-	command := exec.CommandContext(t.Context(), binary(t, "stagesetctl"),
-		append([]string{"rbac", "--kubeconfig", n.Kubeconfig, "--filename", file}, args...)...)
+	command := exec.CommandContext(t.Context(), binary(t, "stagesetctl"), args...)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
 		t.Fatalf("%v: %s", err, &stderr)

@@ -227,8 +227,11 @@ stages: [{name: app, sourceRef: {kind: GitRepository, name: own}}]`
 			"grant get on stagesets.stages.metio.wtf/shared in namespace "+owner.namespace+" to it")
 	stranger.wroteNothing(t, mark)
 
-	stranger.grant(t, owner.namespace, deployer, "Role", "read-shared")
+	printed := stagesetctl(t, "grant", "source", "GitRepository/"+owner.namespace+"/shared",
+		"--to", stranger.namespace+"/"+deployer)
+	owner.Apply(t, strings.TrimPrefix(printed, "---\n"))
 	stranger.wait(t, "source", cluster.Condition(v1.ConditionReady, "True"), applied)
+	stranger.grant(t, owner.namespace, deployer, "Role", "read-shared")
 	stranger.wait(t, "dependency", cluster.Condition(v1.ConditionReady, "True"))
 }
 
