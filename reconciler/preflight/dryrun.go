@@ -2,9 +2,7 @@ package preflight
 
 import (
 	"context"
-	"sync"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,34 +14,15 @@ import (
 // it refuses. An object that somebody else wrote since our last apply, but that a dry-run finds as it should be, is
 // unchanged from then on.
 func dryRun(ctx context.Context, in Input, stages []ClearedStage) ([]Problem, error) {
-	var (
-		mu       sync.Mutex
-		problems []Problem
-	)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(in.Concurrency, 1))
+	asking := NewAsking(ctx, in.Concurrency)
 	for _, stage := range stages {
 		for _, object := range stage.objects {
-			if !object.Changed() || object.Deferred() || object.unfit {
-				continue
+			if object.Changed() && !object.Deferred() && !object.unfit {
+				asking.Ask(stage, object, checker{applier: in.Applier, stage: stage, loops: in.Loops}.check)
 			}
-			group.Go(func() error {
-				err := checker{applier: in.Applier, stage: stage, loops: in.Loops}.check(ctx, object)
-				if err == nil {
-					return nil
-				}
-				if !IsRefusal(err) {
-					return cannotAsk(stage.name, stage.account, err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				problems = append(problems, stage.Problem(object, err))
-				return nil
-			})
 		}
 	}
-	err := group.Wait()
-	return problems, err
+	return asking.Wait()
 }
 
 // checker dry-runs the objects of one stage.
