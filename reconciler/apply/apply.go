@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -43,12 +42,14 @@ type ChangeSet struct {
 // which an earlier call wrote. It ends before the first wave that comes after a gate which comes after what it wrote:
 // whether the gate is healthy is for the caller to say, and to call again. It ends after a wave with an object that cannot
 // be made anew yet. Objects whose dry-run had to wait are dry-run before their wave's first write, and permissions that the
-// release itself may have given are asked for before that. A wave that fails ends
-// the apply with all of its errors as one *failure.Error; what was written is in the ChangeSet in any case.
+// release itself may have given are asked for before that. A wave that fails ends the apply with all of its errors as one
+// *failure.Error; what was written is in the ChangeSet in any case.
 func Stage(
 	ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options,
 ) (ChangeSet, error) {
-	writer := writer{cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1), set: &ChangeSet{}}
+	writer := writer{
+		cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1), ahead: options.Ahead, set: &ChangeSet{},
+	}
 	pending := pendingWaves(stage, options.Done)
 	for number, wave := range pending {
 		if number > 0 && stage.Gated(pending[0][0].Wave(), wave[0].Wave()) {
@@ -71,6 +72,9 @@ type Options struct {
 	Concurrency int
 	// Done are the objects that are already written in this run.
 	Done map[inventory.Key]bool
+	// Ahead is called with the objects of a wave whose dry-run had to wait, once that has shown that they may and have to be
+	// written, and before the first of the wave is. Its error ends the apply.
+	Ahead func(ctx context.Context, objects []*preflight.Object) error
 }
 
 // pendingWaves are the changed objects that are not done, wave by wave.
@@ -95,6 +99,7 @@ type writer struct {
 	cleared     preflight.Cleared
 	stage       preflight.ClearedStage
 	concurrency int
+	ahead       func(ctx context.Context, objects []*preflight.Object) error
 
 	mu  sync.Mutex
 	set *ChangeSet
@@ -118,6 +123,11 @@ func (w *writer) writeWave(ctx context.Context, wave []*preflight.Object) error 
 			continue
 		}
 		w.set.Settled = append(w.set.Settled, object)
+	}
+	if waited := only(changed, (*preflight.Object).Deferred); len(waited) > 0 {
+		if err := w.ahead(ctx, waited); err != nil {
+			return err
+		}
 	}
 	return w.each(ctx, changed, w.write)
 }
@@ -182,33 +192,16 @@ func (w *writer) note(key inventory.Key, gone, deleted bool) {
 	}
 }
 
-// each runs one request for each object, up to the concurrency at once, and collects what the API server refuses. An error
-// that says that it cannot be asked at all ends the others.
+// each runs one request for each object, up to the concurrency at once. All that the API server refuses is one *failure.Error.
 func (w *writer) each(
 	ctx context.Context, objects []*preflight.Object, request func(context.Context, *preflight.Object) error,
 ) error {
-	var (
-		mu       sync.Mutex
-		problems []preflight.Problem
-	)
-	group, bounded := errgroup.WithContext(ctx)
-	group.SetLimit(w.concurrency)
+	asking := preflight.NewAsking(ctx, w.concurrency)
 	for _, object := range objects {
-		group.Go(func() error {
-			err := request(bounded, object)
-			if err == nil {
-				return nil
-			}
-			if !preflight.IsRefusal(err) {
-				return preflight.CannotAsk(w.stage, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			problems = append(problems, w.stage.Problem(object, err))
-			return nil
-		})
+		asking.Ask(w.stage, object, request)
 	}
-	if err := group.Wait(); err != nil {
+	problems, err := asking.Wait()
+	if err != nil {
 		return err
 	}
 	return preflight.Refused(ctx, problems)

@@ -40,8 +40,16 @@ type pendingBinding struct {
 	subjects []string
 }
 
-// concerns is true for a binding that has an account, or a group of it, as a subject.
-func (b pendingBinding) concerns(account tenant.Account) bool {
+// concerns is true for a binding that has an account, or a group of it, as a subject, and gives rights to the object: one in a
+// namespace gives them there, and to the Namespace itself, and nowhere else.
+func (b pendingBinding) concerns(account tenant.Account, object inventory.Key) bool {
+	namespace := object.Namespace
+	if object.GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
+		namespace = object.Name
+	}
+	if b.key.Namespace != "" && b.key.Namespace != namespace {
+		return false
+	}
 	return slices.ContainsFunc(append(account.Groups(), account.Username()), func(identity string) bool {
 		return slices.Contains(b.subjects, identity)
 	})
@@ -56,7 +64,7 @@ func deferObjects(stages []ClearedStage) {
 	for number, stage := range stages {
 		for _, object := range stage.objects {
 			at := place{stage: number, wave: object.wave}
-			object.gift = waiting.gift(at, stage.account)
+			object.gift = waiting.gift(object.key, at, stage.account)
 			if object.Changed() {
 				object.waitsFor = waiting.blocker(object, at, stage.account)
 			}
@@ -115,7 +123,7 @@ func (p *pending) blocker(object *Object, at place, account tenant.Account) stri
 		return "the CustomResourceDefinition of " + kind.String()
 	}
 	for _, binding := range p.bindings {
-		if binding.before(at) && binding.concerns(account) {
+		if binding.before(at) && binding.concerns(account, object.key) {
 			return binding.key.String()
 		}
 	}

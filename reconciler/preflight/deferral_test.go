@@ -92,6 +92,7 @@ func TestDeferral(t *testing.T) {
 			want: map[string]string{"p": "RuntimeClass.node.k8s.io jail"}},
 		"binding of the stage's account": {stages: [][]string{{ownBinding}, {plain}},
 			want: map[string]string{"plain": "RoleBinding.rbac.authorization.k8s.io team-a/own"}},
+		"binding of the stage's account elsewhere": {stages: [][]string{{ownBinding}, {inShop}}},
 		"binding of a group of the account": {stages: [][]string{{toGroup}, {plain}},
 			want: map[string]string{"plain": "ClusterRoleBinding.rbac.authorization.k8s.io g"}},
 		// A binding to a role that the release does not render is checked before anything is written.

@@ -14,8 +14,8 @@ type gift struct {
 	place
 	// by is the object that gives them.
 	by inventory.Key
-	// to says whether it gives them to an account.
-	to func(account tenant.Account) bool
+	// to says whether it gives them to an account, for an object.
+	to func(account tenant.Account, object inventory.Key) bool
 }
 
 // aggregated begins the labels of cluster roles that are added to others.
@@ -34,24 +34,27 @@ func (p *pending) addGift(object *Object, at place) {
 		case !changes && object.settled():
 			return
 		}
-		to := pendingBinding{subjects: subjects(object.Desired())}
+		to := pendingBinding{key: object.key, subjects: subjects(object.Desired())}
 		p.gifts = append(p.gifts, gift{place: at, by: object.key, to: to.concerns})
 	case schema.GroupKind{Group: rbacGroup, Kind: "ClusterRole"}:
 		for label := range object.Desired().GetLabels() {
 			if strings.HasPrefix(label, aggregated) && !object.settled() {
-				p.gifts = append(p.gifts, gift{place: at, by: object.key, to: func(tenant.Account) bool { return true }})
+				p.gifts = append(p.gifts, gift{place: at, by: object.key, to: anybody})
 				return
 			}
 		}
 	}
 }
 
-// gift is the last that the release gives an account before a place; nil if there is none.
-func (p *pending) gift(before place, account tenant.Account) *gift {
+// anybody may have been given what is added to a role, anywhere.
+func anybody(tenant.Account, inventory.Key) bool { return true }
+
+// gift is the last that the release gives an account for an object before its place; nil if there is none.
+func (p *pending) gift(object inventory.Key, before place, account tenant.Account) *gift {
 	var last *gift
 	for i := range p.gifts {
 		next := &p.gifts[i]
-		if next.before(before) && next.to(account) && (last == nil || last.before(next.place)) {
+		if next.before(before) && next.to(account, object) && (last == nil || last.before(next.place)) {
 			last = next
 		}
 	}

@@ -105,6 +105,17 @@ func TestLacks(t *testing.T) {
 		"given to a group before, in the same stage": {
 			lacks: []string{"create configmaps"}, stages: [][]string{{plain, toGroup}}, waits: []string{"plain"},
 		},
+		// A binding in a namespace gives nothing elsewhere: what is lacked there is known before anything is written.
+		"given in another namespace": {
+			lacks: []string{"create configmaps", "patch namespaces"}, stages: [][]string{{ownBinding}, {inShop, namespace}},
+			want: []string{"b: patch namespaces (shop)", "b: create configmaps in shop (a)"},
+		},
+		"given to its own Namespace": {
+			lacks: []string{"patch namespaces"}, stages: [][]string{{ownBinding}, {ownNamespace}}, waits: []string{"team-a"},
+		},
+		"given everywhere": {
+			lacks: []string{"create configmaps"}, stages: [][]string{{toGroup}, {inShop}}, waits: []string{"a"},
+		},
 		"given after": {
 			lacks: []string{"create configmaps"}, stages: [][]string{{plain}, {ownBinding}},
 			want: []string{"a: create configmaps in team-a (plain)"},
@@ -187,7 +198,7 @@ func TestLacksOfWhatLeaves(t *testing.T) {
 // What was lacked is asked again when the release may have given it, and not before; and not from memory.
 func TestPermit(t *testing.T) {
 	target := &limited{lacks: []string{"create configmaps"}}
-	stages := release(t, nil, []string{plain, ownBinding}, []string{inShop})
+	stages := release(t, nil, []string{plain, ownBinding}, []string{keptMap})
 	for i := range stages {
 		stages[i].target, stages[i].number = target, i
 	}

@@ -3,21 +3,26 @@ package release
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/apply"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/inventory/store"
+	"github.com/stageset/stageset/reconciler/preflight"
 )
 
 // write writes what remains of a stage.
 func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
 	record := r.header(book.Record(stage.Record), stage)
-	return r.apply(ctx, book, stage, record.Ahead(r.entriesOf(stage)), stage.written)
+	known := slices.DeleteFunc(slices.Clone(stage.cleared.Objects()), (*preflight.Object).Deferred)
+	return r.apply(ctx, book, stage, record.Ahead(r.entriesOf(known)), stage.written)
 }
 
 // apply writes the changed objects of a stage that are not in done. The inventory record is saved before, with everything that
-// may come to exist, and after, with what the API server answered; also when the apply fails half-way.
+// may come to exist, and after, with what the API server answered; also when the apply fails half-way. What had to wait is
+// recorded only when it is known that the account may write it: whoever has an object in an older inventory keeps others from
+// making it.
 func (r *Run) apply(
 	ctx context.Context, book *store.Book, stage *stage, record inventory.Record, done map[inventory.Key]bool,
 ) error {
@@ -31,6 +36,11 @@ func (r *Run) apply(
 	}
 	set, applyErr := apply.Stage(ctx, r.cleared, stage.cleared, apply.Options{
 		Concurrency: r.options.Concurrency, Done: done,
+		Ahead: func(ctx context.Context, objects []*preflight.Object) error {
+			record = record.Ahead(r.entriesOf(objects))
+			stage.expectAnew(record, done)
+			return book.Save(ctx, record)
+		},
 	})
 	for _, change := range set.Changes {
 		stage.written[change.Key] = true
@@ -80,9 +90,9 @@ func (r *Run) header(record inventory.Record, of *stage) inventory.Record {
 	return record
 }
 
-func (r *Run) entriesOf(stage *stage) []v1.InventoryEntry {
-	entries := make([]v1.InventoryEntry, 0, len(stage.cleared.Objects()))
-	for _, object := range stage.cleared.Objects() {
+func (r *Run) entriesOf(objects []*preflight.Object) []v1.InventoryEntry {
+	entries := make([]v1.InventoryEntry, 0, len(objects))
+	for _, object := range objects {
 		entries = append(entries, r.entries[object.Key()])
 	}
 	return entries
@@ -112,7 +122,7 @@ func (r *Run) Settle(ctx context.Context, book *store.Book, unseen map[inventory
 	for _, stage := range r.stages {
 		record := inventory.Shrink([]inventory.Record{book.Record(stage.Record)}, owner, unseen)[0]
 		record = r.header(record, stage).Ahead(nil)
-		for _, entry := range r.entriesOf(stage) {
+		for _, entry := range r.entriesOf(stage.cleared.Objects()) {
 			record.Entries[inventory.EntryKey(entry)] = entry
 		}
 		if err := saveOrDrop(ctx, book, record); err != nil {
