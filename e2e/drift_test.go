@@ -59,6 +59,26 @@ func TestDeletedObjectIsAppliedAgain(t *testing.T) {
 	n.WaitFor(t, n.configMap("gone"), field("1", "data", "value"))
 }
 
+// What somebody deletes, and something else holds, is waited for, and made again as soon as it is gone.
+func TestObjectThatIsBeingDeletedIsMadeAgain(t *testing.T) {
+	n := shared(t).tenant(t)
+	revision := n.source(t, "app", map[string]string{"app.yaml": configMap("going", "1")})
+	n.stageSet(t, "app", "interval: 24h"+oneStage("app"))
+	n.waitReady(t, "app", "app", revision)
+	uid := n.uid(t, n.configMap("going"))
+	n.hold(t, n.configMap("going"))
+	if err := n.Client.Delete(t.Context(), n.configMap("going")); err != nil {
+		t.Fatal(err)
+	}
+	n.passWaits(t, "app")
+	n.wait(t, "app", messageHas("stage app waits for ConfigMap "+n.namespace+"/going: is being deleted"))
+	n.release(t, n.configMap("going"))
+	n.waitReady(t, "app", "app", revision)
+	if n.uid(t, n.configMap("going")) == uid {
+		t.Error("it is the same object")
+	}
+}
+
 // T-68: an object belongs to one StageSet; the other says whose it is and takes nothing.
 func TestSecondOwnerOfAnObjectIsRefused(t *testing.T) {
 	n := shared(t).tenant(t)

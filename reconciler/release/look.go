@@ -52,13 +52,15 @@ func (r *Run) look(ctx context.Context, stage *stage) error {
 }
 
 // lookAtObjects reads the health of a stage's written objects, one LIST for each kind and namespace with objects whose health
-// is more than to exist.
+// is more than to exist, or that were being deleted.
 func (r *Run) lookAtObjects(ctx context.Context, stage *stage) error {
 	judge := stage.cleared.Judge()
 	var entries []v1.InventoryEntry
 	for _, object := range stage.cleared.Objects() {
 		key := object.Key()
-		if _, known := stage.results[key]; known && stage.awaits(object) && !judge.NeedsToExist(object.Desired()) {
+		result, known := stage.results[key]
+		exists := result.Verdict == health.Healthy && judge.NeedsToExist(object.Desired())
+		if known && stage.awaits(object) && !exists {
 			entries = append(entries, r.entries[key])
 		}
 	}
