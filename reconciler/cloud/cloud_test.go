@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,7 @@ func TestExchange(t *testing.T) {
 	forAWS := cloud.Cluster{Provider: "aws", Resource: clouds.AWSCluster}
 	aws := account{annotations: map[string]string{"eks.amazonaws.com/role-arn": clouds.AWSRole}}
 
+	tested := map[string]bool{}
 	for name, tc := range map[string]struct {
 		cluster   string
 		account   account
@@ -76,6 +79,7 @@ func TestExchange(t *testing.T) {
 	} {
 		t.Run("what is said of the cluster by "+name, func(t *testing.T) {
 			provider, _, _ := strings.Cut(name, " ")
+			tested[provider] = true
 			there.Forget()
 			cluster := cloud.Cluster{Provider: provider, Resource: tc.cluster}
 			got, err := cloud.Exchange(t.Context(), cluster, "team-a", "deployer", tc.account)
@@ -107,6 +111,9 @@ func TestExchange(t *testing.T) {
 				check(t, err, v1.ReasonAccessDenied, failure.Stalled, tc.denied)
 			}
 		})
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(tested)), cloud.Providers()); diff != "" {
+		t.Errorf("providers (-tested +all):\n%s", diff)
 	}
 	t.Run("an account without a role", func(t *testing.T) {
 		_, err := cloud.Exchange(t.Context(), forAWS, "team-a", "deployer", account{})
