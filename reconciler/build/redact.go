@@ -1,10 +1,9 @@
 package build
 
 import (
-	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,9 +12,6 @@ import (
 
 // maxMessage bounds a message of kustomize's, in bytes.
 const maxMessage = 1024
-
-// redacted stands for what is left out of a message.
-const redacted = "[…]"
 
 // quotedText is what kustomize quotes in its messages: configurations, texts of patches, objects. What is quoted may hold
 // the quoting character itself, so that each match goes to the last one.
@@ -26,80 +22,71 @@ var quotedText = regexp.MustCompile("(?s)`.*`|\\[patch: \".*\"\\]|in object .*|n
 func withoutValues(text string) string { return firstLine(quotedText.ReplaceAllString(text, redacted)) }
 
 // Secrets are values that no message may hold, in the forms in which messages quote them. The zero value is empty.
-type Secrets struct{ forms []string }
+type Secrets struct{ forms map[string]bool }
 
-// minSecret is the length from which on a value is looked for wherever it is. Shorter ones are in every message by chance.
-const minSecret = 4
+const (
+	// minSecret is the length from which on a value is looked for wherever it is. Shorter ones are in every message by chance.
+	minSecret = 4
+	// maxForms bounds the forms that are kept. When there are more, messages are withheld.
+	maxForms = 100_000
+)
 
-// Add notes a value. One of fewer than four bytes is only found where a message has it in quotes.
+// Add notes a value: all of it, with and without what is blank around it, and each of its lines. One of fewer than four bytes
+// is only found where a message has it in quotes or in base64.
 func (s *Secrets) Add(value string) {
-	if value == "" {
+	for _, whole := range []string{value, strings.TrimSpace(value)} {
+		if whole != "" {
+			s.note(base64.StdEncoding.EncodeToString([]byte(whole)))
+			s.spell(whole)
+		}
+	}
+	if !strings.ContainsAny(value, "\r\n\t") {
 		return
 	}
-	s.note(base64.StdEncoding.EncodeToString([]byte(value)))
-	quoted := strconv.Quote(value)
-	if len(value) < minSecret {
-		s.note(quoted)
-		return
-	}
-	s.note(value)
-	s.note(quoted[1 : len(quoted)-1])
-	if strings.ContainsAny(value, "\r\n\t") {
-		s.note(strings.Join(strings.Fields(value), " "))
-		for line := range strings.Lines(value) {
-			s.note(strings.TrimSpace(line))
+	s.note(strings.Join(strings.Fields(value), " "))
+	for line := range strings.Lines(value) {
+		if line = strings.TrimSpace(line); len(line) >= minSecret {
+			s.spell(line)
 		}
 	}
 }
 
+// spell notes a text as it is, as Go quotes it, and as JSON does, with and without an escape for what HTML gives a meaning.
+func (s *Secrets) spell(text string) {
+	quotes := []string{`"` + text + `"`}
+	if strings.ContainsFunc(text, altered) {
+		var inHTML, plain strings.Builder
+		writer := json.NewEncoder(&plain)
+		writer.SetEscapeHTML(false)
+		_, _ = json.NewEncoder(&inHTML).Encode(text), writer.Encode(text) // a text into a text
+		quotes = append(quotes, strconv.Quote(text), strings.TrimSpace(inHTML.String()), strings.TrimSpace(plain.String()))
+	}
+	for _, quote := range quotes {
+		if len(text) >= minSecret {
+			quote = quote[1 : len(quote)-1]
+		}
+		s.note(quote)
+	}
+}
+
+// altered is true for what one of the ways to quote a text does not leave as it is.
+func altered(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) }
+
+// note notes a form. Of one that no message has room for, the beginning does.
 func (s *Secrets) note(form string) {
-	if len(form) >= minSecret || strings.HasPrefix(form, `"`) {
-		s.forms = append(s.forms, form)
+	if len(form) > maxText {
+		form = strings.Clone(form[:maxText])
+	}
+	if s.forms == nil {
+		s.forms = map[string]bool{}
+	}
+	if len(s.forms) <= maxForms && (len(form) >= minSecret || strings.HasPrefix(form, `"`)) {
+		s.forms[form] = true
 	}
 }
 
-// Size is how many forms there are, which is what a Redact costs.
+// Size is how many forms there are.
 func (s Secrets) Size() int { return len(s.forms) }
-
-// Redact is text without the values, also where one is cut off before an ellipsis.
-func (s Secrets) Redact(text string) string {
-	if text == "" || len(s.forms) == 0 {
-		return text
-	}
-	longestFirst := slices.Clone(s.forms)
-	slices.SortFunc(longestFirst, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	for _, form := range longestFirst {
-		text = strings.ReplaceAll(text, form, redacted)
-	}
-	parts := strings.SplitAfter(text, ellipsis)
-	for i, part := range parts {
-		if head, cut := strings.CutSuffix(part, ellipsis); cut {
-			parts[i] = s.withoutEnd(strings.TrimSuffix(head, " ")) + ellipsis
-		}
-	}
-	return strings.Join(parts, "")
-}
-
-// ellipsis is where a text was cut off.
-const ellipsis = "…"
-
-// withoutEnd is text without the beginning of a value at its end.
-func (s Secrets) withoutEnd(text string) string {
-	for _, form := range s.forms {
-		from := max(0, len(text)-len(form))
-		for {
-			at := strings.Index(text[from:], form[:min(minSecret, len(form))])
-			if at < 0 {
-				break
-			}
-			if from += at; strings.HasPrefix(form, text[from:]) {
-				return text[:from]
-			}
-			from++
-		}
-	}
-	return text
-}
 
 // addAll notes the texts of a Secret's fields, and whatever a generator of Secrets is given.
 func (s *Secrets) addAll(value any) {
@@ -119,5 +106,5 @@ func (s *Secrets) addAll(value any) {
 
 // message is a message of kustomize's as one of ours: one line, bounded, and without values of Secrets.
 func (s Secrets) message(text string) string {
-	return failure.Shorten(strings.Join(strings.Fields(s.Redact(withoutValues(text))), " "), maxMessage)
+	return failure.Shorten(strings.Join(strings.Fields(s.Redactor().Redact(withoutValues(text))), " "), maxMessage)
 }

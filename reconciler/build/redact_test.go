@@ -28,8 +28,21 @@ func TestRedact(t *testing.T) {
 		"one of lines":      {[]string{lines}, `line 2: second "line": what`, `line 2: […]: what`},
 		"cut off":           {[]string{"hunter22"}, "value: hunter…; value: hunte …", "value: …; value: …"},
 		"cut off later":     {[]string{"aaab-secret"}, "value: aaaab-se…", "value: a…"},
+		"cut off within":    {[]string{"hunt", "hunter22"}, "value: hunter…", "value: …"},
+		"cut off as quoted": {[]string{"a\"b\"c-secret"}, `value: a\"b\"…`, "value: …"},
+		"overlapping":       {[]string{"aaaabbbb", "bbbbcccc"}, "aaaabbbbcccc", "[…]"},
+		"like a marker":     {[]string{"[…"}, "[…] […", "[…] […]"},
 		"cut off by chance": {[]string{"hunter22"}, "the hun…", "the hun…"},
 		"nothing":           {nil, "text …", "text …"},
+		// API servers quote fields with json.Marshal, others with an encoder that leaves < alone, and texts with %q.
+		"in a structure":        {[]string{"p<ss&w0rd"}, `Invalid value: {"value":"p\u003css\u0026w0rd"}`, `Invalid value: {"value":"[…]"}`},
+		"as JSON without HTML":  {[]string{"p<ss\u2028w0rd"}, `{"value":"p<ss\u2028w0rd"}`, `{"value":"[…]"}`},
+		"control as JSON":       {[]string{"p\x01ss\bw0rd"}, `{"value":"p\u0001ss\bw0rd"}`, `{"value":"[…]"}`},
+		"from a file":           {[]string{"tail\"quoted\\w0rd\n"}, `value: "tail\"quoted\\w0rd"`, `value: "[…]"`},
+		"from a file, in JSON":  {[]string{"a<b\"c\n"}, `{"value":"a\u003cb\"c"}`, `{"value":"[…]"}`},
+		"from a file, short":    {[]string{"p<\n"}, `{"value":"p\u003c"}`, `{"value":[…]}`},
+		"from a file, base64":   {[]string{"hunter22\n"}, base64.StdEncoding.EncodeToString([]byte("hunter22")), "[…]"},
+		"one of lines, escaped": {[]string{"first\nsec<nd \"line\"\n"}, `x sec\u003cnd \"line\" x`, "x […] x"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +50,7 @@ func TestRedact(t *testing.T) {
 			for _, value := range tc.values {
 				secrets.Add(value)
 			}
-			if diff := cmp.Diff(tc.want, secrets.Redact(tc.text)); diff != "" {
+			if diff := cmp.Diff(tc.want, secrets.Redactor().Redact(tc.text)); diff != "" {
 				t.Errorf("text (-want +got):\n%s", diff)
 			}
 		})
@@ -53,7 +66,7 @@ func FuzzRedact(f *testing.F) {
 		}
 		var secrets Secrets
 		secrets.Add(value)
-		got := secrets.Redact(before + value + after)
+		got := secrets.Redactor().Redact(before + value + after)
 		if strings.Contains(got, value) && !strings.Contains(redacted, value) {
 			t.Errorf("%q is in %q", value, got)
 		}

@@ -10,7 +10,6 @@ import (
 // runes, and shows that it was. What others say is quoted in it: line breaks, escapes of terminals and marks that turn the
 // direction of the text around are spaces, so that nobody writes lines of ours, or hides some.
 func Shorten(text string, limit int) string {
-	const ellipsis = "…"
 	if strings.ContainsFunc(text, unseen) {
 		text = strings.Map(func(r rune) rune {
 			if unseen(r) {
@@ -19,6 +18,12 @@ func Shorten(text string, limit int) string {
 			return r
 		}, text)
 	}
+	return Cut(text, limit)
+}
+
+// Cut is a text of at most limit bytes, at least three: a longer one is cut between two runes, and shows that it was.
+func Cut(text string, limit int) string {
+	const ellipsis = "…"
 	if len(text) <= limit {
 		return text
 	}

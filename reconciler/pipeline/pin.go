@@ -89,8 +89,8 @@ type Pinned struct {
 	Destination tenant.Destination
 	// Dependencies differs when a StageSet in dependsOn does: another object, or another generation.
 	Dependencies string
-	// secrets are the values of variables that no message may tell.
-	secrets build.Secrets
+	// secrets takes out the values of variables that no message may tell.
+	secrets build.Redactor
 }
 
 // Redact is a text about the release without values of the Secrets that it substitutes. What API servers, webhooks and

@@ -20,7 +20,7 @@ import (
 const (
 	// maxValues bounds what the ConfigMaps and Secrets in postBuild.substituteFrom of all stages hold together, in bytes.
 	maxValues = 4 << 20
-	// maxSecrets bounds the forms of values of Secrets that each message is searched for.
+	// maxSecrets bounds the forms of values of Secrets that each message is searched for, each counted once.
 	maxSecrets = 10_000
 )
 
@@ -42,7 +42,7 @@ func (p *Pipeline) variables(ctx context.Context, set *v1.StageSet, pinned *Pinn
 			problems = append(problems, failed)
 		}
 	}
-	pinned.secrets = reader.secrets
+	pinned.secrets = reader.secrets.Redactor()
 	return failure.Join(problems...)
 }
 
@@ -69,7 +69,7 @@ func (p *Pipeline) Redactor(ctx context.Context, set *v1.StageSet) (func(text st
 			reader.readings[source] = found
 		}
 	}
-	return reader.secrets.Redact, nil
+	return reader.secrets.Redactor().Redact, nil
 }
 
 // valueSource is a ConfigMap or Secret in the namespace of the StageSet.

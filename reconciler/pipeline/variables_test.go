@@ -117,11 +117,15 @@ func TestVariablesThatCannotBeRead(t *testing.T) {
 	}
 
 	reader := newValueReader(t, nil)
+	var lines []byte
+	for i := range maxSecrets {
+		lines = fmt.Appendf(lines, "canary-7Vq1-%d\n", i)
+	}
 	for name, data := range map[string]map[string]any{
 		"not base64":     {"k": "canary-7Vq1!"},
 		"no text":        {"k": map[string]any{"canary-7Vq1": "x"}},
 		"too much":       {"k": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("canary-7Vq1", maxValues/8)))},
-		"too many lines": {"k": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("canary-7Vq1\n", maxSecrets)))},
+		"too many lines": {"k": base64.StdEncoding.EncodeToString(lines)},
 	} {
 		_, err := reader.valuesOf(valueSource{v1.SubstituteSecret, "s"}, &unstructured.Unstructured{Object: map[string]any{"data": data}})
 		if err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "Secret team-a/s") {
