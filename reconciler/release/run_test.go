@@ -305,3 +305,22 @@ func TestHoldsAfterTheTimeout(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A stage that was left healthy has to be so still before the release goes on, or is done.
+func TestLooksBackBeforeItIsDone(t *testing.T) {
+	w := newWorld(t)
+	run, book := w.begin(t,
+		stage{name: "one", waits: true, objects: []string{plain("a")}},
+		stage{name: "two", waits: true, objects: []string{plain("b")}},
+	)
+	w.advance(t, run, book)
+	w.label(t, "a", "healthy")
+	if got, want := w.advance(t, run, book), "Wait: two: ConfigMap b: current of readyChecks.exprs does not hold"; got != want {
+		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+	w.label(t, "a", "broken")
+	w.label(t, "b", "healthy")
+	if got, want := w.advance(t, run, book), "Fail: one: ConfigMap a: failed of readyChecks.exprs holds"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
