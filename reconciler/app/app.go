@@ -38,9 +38,9 @@ import (
 // program is the name of the binary: its user agent, and who its events are from.
 const program = "stageset-reconciler"
 
-// gcPercent lets the heap grow by half before it is collected, where Go would let it double: most of what a reconciler of many
-// StageSets holds is idle, and passes are short, so the memory is worth more than the processor time.
-const gcPercent = 50
+// gcPercent lets the heap grow by a quarter before it is collected, where Go would let it double: most of what a reconciler of
+// many StageSets holds is idle, and passes are short, so the memory is worth more than the processor time.
+const gcPercent = 25
 
 // renderCacheSize bounds the manifests that are kept between passes, in bytes.
 const renderCacheSize = 64 << 20
@@ -120,7 +120,7 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 		Client: client.Options{HTTPClient: bounded},
 		Logger: logger,
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: options.Watch.Cache(),
+			DefaultTransform: controller.Lean, DefaultNamespaces: options.Watch.Cache(),
 		},
 		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
 		HealthProbeBindAddress:        options.HealthAddress,
@@ -246,6 +246,7 @@ func assemble(
 			DefaultInterval:  options.DefaultInterval,
 			MaxTeardownWait:  options.MaxTeardownWait,
 			ApplyConcurrency: options.ApplyConcurrency,
+			MaxAbroad:        options.Concurrent / 2,
 			Home:             options.Namespace,
 			Namespaces:       options.Watch.Namespaces,
 		},

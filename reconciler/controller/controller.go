@@ -37,6 +37,8 @@ type Options struct {
 	Namespaces Namespaces
 	// ApplyConcurrency bounds the requests of one release that are under way at once.
 	ApplyConcurrency int
+	// MaxAbroad is how many passes may talk to other clusters at once; at least one may. Those of a namespace have half of them.
+	MaxAbroad int
 }
 
 // Recorder emits events, as client-go's events.EventRecorder does.
@@ -62,6 +64,7 @@ type Reconciler struct {
 	Options Options
 
 	memory memory
+	abroad abroad
 }
 
 // snapshot is what a pass starts from.
@@ -110,7 +113,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	defer snap.memo.rest()
-	return r.conclude(ctx, snap, r.reconcile(ctx, snap))
+	if !snap.abroad() {
+		return r.conclude(ctx, snap, r.reconcile(ctx, snap))
+	}
+	if !r.abroad.enter(snap.set.Namespace, r.Options.MaxAbroad) {
+		passes.WithLabelValues(v1.ReasonProgressing).Inc()
+		return ctrl.Result{RequeueAfter: minBackoff}, nil
+	}
+	defer r.abroad.leave(snap.set.Namespace)
+	return r.conclude(ctx, snap, r.reconcileAbroad(ctx, snap))
 }
 
 // snapshot reads what a pass starts from; nil when the StageSet is gone.

@@ -264,13 +264,13 @@ func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error
 
 // exchange is send with the error of client-go.
 func (c *Client) exchange(ctx context.Context, request *rest.Request) ([]byte, error) {
-	done, err := c.cluster.turns.take(ctx, c.account.Namespace)
+	bounded, cancel := context.WithTimeout(unlogged(ctx), c.cluster.timeout)
+	defer cancel()
+	done, err := c.cluster.turns.take(bounded, c.account.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	bounded, cancel := context.WithTimeout(unlogged(ctx), c.cluster.timeout)
-	defer cancel()
 
 	// client-go would sleep before a retry; a worker must not.
 	result := request.MaxRetries(0).WarningHandlerWithContext(rest.NoWarnings{}).Do(bounded)
