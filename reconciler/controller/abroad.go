@@ -9,12 +9,12 @@ import (
 	"github.com/stageset/stageset/reconciler/failure"
 )
 
-// maxAbroadPass is how long a pass that talks to another cluster may take. What it has done by then is not lost: the next one
-// goes on from there.
+// maxAbroadPass is how long a pass that talks to another cluster may take. What it has done by then is not lost: the next
+// one goes on from there.
 const maxAbroadPass = 10 * time.Minute
 
-// abroad are the passes that talk to other clusters. How fast those answer is in the hands of whoever writes a kubeconfig, so
-// that they never have all workers, and those of one namespace never all that the others may have.
+// abroad are the passes that talk to other clusters. How fast those answer is in the hands of whoever writes a kubeconfig,
+// so that they never have all workers, and those of one namespace never all that the others may have.
 type abroad struct {
 	mu         sync.Mutex
 	all        int
@@ -65,8 +65,8 @@ func (r *Reconciler) reconcileAbroad(ctx context.Context, snap *snapshot) outcom
 	defer cancel()
 	ended := r.reconcile(bounded, snap)
 	if bounded.Err() != nil && ended.Failure != nil {
-		ended.Failure = failure.NewTransient(v1.ReasonTargetUnreachable, "the other cluster answers so slowly that the pass was ended "+
-			"after %s; the next one goes on", maxAbroadPass)
+		ended.Failure = failure.NewTransient(v1.ReasonTargetUnreachable, "the other cluster answers so slowly that the pass was "+
+			"ended after %s; the next one goes on", maxAbroadPass)
 	}
 	return ended
 }
