@@ -34,6 +34,7 @@ import (
 //   - updates that slip a spec past the webhook: TestNothingSlipsThroughAllowedUpdates (e2e/admission)
 //   - a Namespace with keys of the product, a RoleBinding to cluster-admin, what goes to kube-system or to the product
 //     itself: TestWhatATenantCannotRender; without the policies: TestMaliciousCommitIsRefusedWithoutPoliciesToo
+//   - an inventory that has objects of others before they make them: TestNothingIsClaimedWithoutRights
 //   - an account that is made again with other rights: TestRecreatedAccountHasItsOwnRights
 //   - dependsOn as a probe: TestDependencyOnAForeignStageSetTellsNothing
 //   - names and messages that break what is made of them: TestMessagesOfOthersStayOnTheirLine
@@ -112,6 +113,33 @@ func TestAccountOfAnotherNamespaceIsNotUsed(t *testing.T) {
 	if events := mark.Since(t, victim.by("powerful")); len(events) > 0 {
 		t.Errorf("it was used: %v", events)
 	}
+}
+
+// An older StageSet that has an object in its inventory is left to make it. None comes there that the account may not make:
+// not because the release gives the account rights first that have nothing to do with it.
+func TestNothingIsClaimedWithoutRights(t *testing.T) {
+	n := shared(t).bareTenant(t)
+	victim := n.suite.tenant(t)
+	n.account(t, "squatter", "admin")
+	mark := n.Audit(t)
+	n.source(t, "squat", map[string]string{"a.yaml": documents(
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: gift}\n"+
+			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\n"+
+			"subjects: [{kind: ServiceAccount, name: squatter, namespace: "+n.namespace+"}]\n",
+		strings.Replace(configMap("web", "theirs"), "metadata: {", "metadata: {namespace: "+victim.namespace+", ", 1),
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: "+n.namespace+"-more}\n",
+		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: laters.example.com}\n"+
+			"spec: {group: example.com, scope: Cluster, names: {kind: Later, plural: laters}, versions: []}\n",
+	)})
+	n.stageSet(t, "squat", strings.ReplaceAll(oneStage("squat"), deployer, "squatter"))
+	n.refusedWhole(t, "squat", v1.ReasonPermissionsMissing, "create, patch, delete configmaps in "+victim.namespace+" (web)",
+		"create, patch, delete namespaces ("+n.namespace+"-more)",
+		"create, patch, delete customresourcedefinitions.apiextensions.k8s.io (laters.example.com)")
+	n.wroteNothing(t, mark)
+	revision := victim.source(t, "app", map[string]string{"a.yaml": configMap("web", "ours")})
+	victim.stageSet(t, "app", oneStage("app"))
+	victim.waitReady(t, "app", "app", revision)
+	victim.hasValue(t, "web", "ours")
 }
 
 // Who knows the digest of what somebody else releases, and writes it into the status of a source of his own, does not get it
