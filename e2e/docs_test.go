@@ -19,6 +19,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 // this cluster has nothing of.
 var notObjects = []string{
 	"", "kustomize.config.k8s.io/v1beta1", "kustomize.config.k8s.io/v1alpha1", "cert-manager.io/v1",
+	"apiserver.config.k8s.io/v1",
 }
 
 // Every object in the documents is one that the API server takes as it is written there: no field is unknown, and none is
