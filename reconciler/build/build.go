@@ -27,6 +27,8 @@ type Options struct {
 	CommonMetadata *v1.CommonMetadata
 	// Variables are what postBuild substitutes in all of that.
 	Variables Variables
+	// Namespace is whose build it is, when many are; nothing that it renders depends on it.
+	Namespace string `json:"-"`
 }
 
 // OptionsOf are those of a stage, with the values of the variables of its postBuild.
@@ -58,8 +60,11 @@ func Build(ctx context.Context, artifact fs.FS, opts Options) (Manifests, error)
 }
 
 // buildBeside is Build beside others, of which only some may be large.
-func buildBeside(ctx context.Context, large slots, artifact fs.FS, opts Options) (m Manifests, err error) {
-	b := &builder{artifact: artifact, parser: parser{objects: objectBudget()}, input: inputBudget(), slot: slot{of: large}}
+func buildBeside(ctx context.Context, large *slots, artifact fs.FS, opts Options) (m Manifests, err error) {
+	b := &builder{
+		artifact: artifact, parser: parser{objects: objectBudget()}, input: inputBudget(),
+		slot: slot{of: large, namespace: opts.Namespace},
+	}
 	defer func() {
 		if fault := recover(); fault != nil {
 			m, err = Manifests{}, failure.NewStalled(v1.ReasonBuildFailed, "%w", faultError(fault))

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
 )
@@ -26,7 +28,7 @@ type Cache struct {
 	recent  *list.List
 	total   int64
 	flights map[cacheKey]*flight
-	large   slots
+	large   *slots
 	// patience is how long a caller waits for the same build of another.
 	patience time.Duration
 }
@@ -51,7 +53,7 @@ type cached struct {
 func NewCache(maxBytes int64) *Cache {
 	return &Cache{
 		limit: maxBytes, entries: map[cacheKey]*list.Element{}, recent: list.New(), flights: map[cacheKey]*flight{},
-		large: make(slots, largeBuilds), patience: sharedPatience,
+		large: newSlots(clock.RealClock{}), patience: sharedPatience,
 	}
 }
 
@@ -67,8 +69,8 @@ type Open func(ctx context.Context) (Artifact, error)
 // Build is what Build gives, or gave before for the same artifact and options; only what is not kept opens the artifact. id
 // names the artifact: it must be that of one content alone, and known to nobody who may not read it. Callers that ask for
 // the same at once share one build; if its caller leaves, another of them builds. Failures are not kept; those of open are
-// returned as they are. No caller waits long for others: of large builds only some run at once, and one too many is a
-// failure that waits, as is a build that another caller has not ended after a moment.
+// returned as they are. No caller waits long for others: of large builds only some run at once, of opts.Namespace one while
+// others want some, and one too many is a failure that waits, as is a build that another caller has not ended after a moment.
 func (c *Cache) Build(ctx context.Context, id string, open Open, opts Options) (Manifests, error) {
 	key, err := keyOf(id, opts)
 	if err != nil {

@@ -248,8 +248,9 @@ func TestCacheBoundsLargeBuilds(t *testing.T) {
 				t.Errorf("after another has ended: %v", err)
 			}
 			close(ended)
-			cache.large <- struct{}{} // as soon as what was left alone has ended
-			cache.large <- struct{}{}
+			for !cache.large.take("") { // as soon as what was left alone has ended
+				runtime.Gosched()
+			}
 		})
 	}
 }

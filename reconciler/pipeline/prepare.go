@@ -199,7 +199,9 @@ func (p *Pipeline) render(ctx context.Context, set *v1.StageSet, stage *PinnedSt
 		return p.Fetcher.Fetch(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name}, stage.Pin)
 	}
 	id := string(stage.Pin.UID) + "/" + stage.Pin.Digest
-	manifests, err := p.Builds.Build(ctx, id, fetch, build.OptionsOf(stage.Stage, stage.Variables))
+	options := build.OptionsOf(stage.Stage, stage.Variables)
+	options.Namespace = set.Namespace
+	manifests, err := p.Builds.Build(ctx, id, fetch, options)
 	if ignored := manifests.Ignored(); built && len(ignored) > 0 {
 		const shown = 20
 		logr.FromContextOrDiscard(ctx).Info("files in a directory of manifests do not end as manifests do, and are not rendered",
