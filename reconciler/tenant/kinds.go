@@ -23,8 +23,10 @@ const (
 	// proved wrong. It is how late a new CRD is noticed at most, and what keeps a manifest with a made-up kind from
 	// causing a storm of requests.
 	rediscoverPause = time.Second
-	// discoveredPaths bounds the memory; it is far above what clusters serve.
-	discoveredPaths = 4096
+	// discoveredPaths and discoveredLength bound the memory: how many answers are remembered, and how long one may be, in
+	// bytes. Both are far above what clusters serve.
+	discoveredPaths  = 4096
+	discoveredLength = 256 << 10
 )
 
 // kind is what the path of a request needs to know.
@@ -132,7 +134,8 @@ func (k *kinds) ask(
 	}
 }
 
-// fetch asks the server, as the account that needs to know. An error is not remembered; "not found" is, as an empty answer.
+// fetch asks the server, as the account that needs to know. An error is not remembered, nor is an answer of unusual length;
+// "not found" is, as an empty answer.
 func (k *kinds) fetch(ctx context.Context, as *Client, path string) (*discovered, error) {
 	now := k.clock.Now()
 	body, err := as.send(ctx, as.requests.Verb(http.MethodGet).AbsPath(path))
@@ -144,6 +147,9 @@ func (k *kinds) fetch(ctx context.Context, as *Client, path string) (*discovered
 		if err := answer.read(body); err != nil {
 			return nil, unreadable(err)
 		}
+	}
+	if len(body) > discoveredLength {
+		return answer, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

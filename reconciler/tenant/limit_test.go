@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/stageset/stageset/reconciler/tenant"
 )
@@ -76,7 +77,8 @@ func TestListOfLargeObjects(t *testing.T) {
 	}
 	client := clientFor(t, newClients(t, tenant.Options{Config: server.config()}), deployer)
 	visited := 0
-	err := client.List(t.Context(), configMap, tenant.ListOptions{Namespace: "payments"}, func(*unstructured.Unstructured) { visited++ })
+	err := client.List(t.Context(), configMap, tenant.ListOptions{Namespace: "payments"},
+		func(*unstructured.Unstructured) { visited++ })
 	if err != nil || visited != 12 {
 		t.Errorf("got %d objects and %v, want 12", visited, err)
 	}
@@ -95,5 +97,33 @@ func TestListWithoutEnd(t *testing.T) {
 	err := client.List(t.Context(), configMap, tenant.ListOptions{Namespace: "payments"}, func(*unstructured.Unstructured) {})
 	if want := "the API server answers with more than 2000 pages of a list"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Answers that are longer than those of any cluster are used, but not kept.
+func TestLongAnswersAreNotRemembered(t *testing.T) {
+	for name, test := range map[string]struct {
+		more, requests int
+	}{
+		"as long as they are": {more: 10, requests: 2}, // the versions of the group, and the kinds of one
+		"longer":              {more: 300 << 10, requests: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newFaulty(t)
+			server.serve = func(w http.ResponseWriter, _ *http.Request, _ string) {
+				answer(w, http.StatusOK, fmt.Sprintf(`{"versions":[{"version":"v1"}],"more":%q,
+					"resources":[{"name":"widgets","kind":"Widget","namespaced":true}]}`, strings.Repeat("x", test.more)))
+			}
+			client := clientFor(t, newClients(t, tenant.Options{Config: server.config()}), deployer)
+			for range 2 {
+				namespaced, known, err := client.Scope(t.Context(), schema.GroupKind{Group: "example.test", Kind: "Widget"})
+				if !namespaced || !known || err != nil {
+					t.Errorf("got namespaced %t, known %t, %v", namespaced, known, err)
+				}
+			}
+			if got := len(server.seen()); got != test.requests {
+				t.Errorf("%d requests, want %d", got, test.requests)
+			}
+		})
 	}
 }

@@ -76,11 +76,14 @@ func (a asker) Rules(ctx context.Context, namespace string, fresh bool) (permiss
 		Spec:     authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 	}
 	asked := a.cluster.rights.clock.Now()
-	if err := a.review(ctx, "selfsubjectrulesreviews", &review); err != nil {
+	length, err := a.review(ctx, "selfsubjectrulesreviews", &review)
+	if err != nil {
 		return permissions.Rules{}, err
 	}
 	rules := permissions.Rules{Resources: review.Status.ResourceRules, Incomplete: review.Status.Incomplete}
-	a.cluster.rights.add(of, rules, asked)
+	if length <= rightsLength {
+		a.cluster.rights.add(of, rules, asked)
+	}
 	return rules, nil
 }
 
@@ -90,33 +93,35 @@ func (a asker) Allowed(ctx context.Context, p Permission) (bool, error) {
 		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"},
 		Spec:     authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: p.Attributes()},
 	}
-	err := a.review(ctx, "selfsubjectaccessreviews", &review)
+	_, err := a.review(ctx, "selfsubjectaccessreviews", &review)
 	return review.Status.Allowed, err
 }
 
-// review has the API server answer a question about the account.
-func (c *Client) review(ctx context.Context, resource string, question any) error {
+// review has the API server answer a question about the account, and says how long the answer was.
+func (c *Client) review(ctx context.Context, resource string, question any) (int, error) {
 	body, err := json.Marshal(question)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	request := c.requests.Verb(http.MethodPost).AbsPath(versionPath(authorizationv1.SchemeGroupVersion), resource).
 		SetHeader("Content-Type", "application/json").Body(body)
 	answer, err := c.send(ctx, request)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := json.Unmarshal(answer, question); err != nil {
-		return unreadable(err)
+		return 0, unreadable(err)
 	}
-	return nil
+	return len(answer), nil
 }
 
 const (
 	// rightsKept is for how long an account is believed to have the permissions that it had.
 	rightsKept = 30 * time.Second
-	// rightsRemembered bounds how many answers are remembered; one has some dozen rules.
+	// rightsRemembered bounds how many answers are remembered, and rightsLength how long one may be, in bytes: most have some
+	// dozen rules, but whoever writes roles can have them list thousands of names.
 	rightsRemembered = 512
+	rightsLength     = 32 << 10
 )
 
 // rightsOf is an account in a namespace. One that was deleted and made again is another one.
