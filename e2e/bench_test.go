@@ -152,6 +152,8 @@ type unitBench struct {
 	profiler   profiler
 	namespace  string
 	units      int
+	// kubeConfig leads to the cluster that the units are applied to; nil is this one.
+	kubeConfig *v1.KubeConfigReference
 }
 
 func startUnits(b *testing.B, c *cluster.Cluster, units int, args ...string) unitBench {
@@ -170,7 +172,9 @@ func (u unitBench) create(b *testing.B) measurement {
 	b.Helper()
 	return measure(b, u.cluster, u.reconciler, func() {
 		inParallel(b, u.units, func(ctx context.Context, unit int) error {
-			return u.admin.Create(ctx, unitStageSet(u.namespace, unit))
+			set := unitStageSet(u.namespace, unit)
+			set.Spec.KubeConfig = u.kubeConfig
+			return u.admin.Create(ctx, set)
 		})
 		waitAll(b, u.cluster, u.namespace, u.units, isReady)
 	})

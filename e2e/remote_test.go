@@ -74,15 +74,21 @@ type remote struct {
 	there *cluster.Cluster
 }
 
-// remote is a tenant with the Secret "remote", which leads to the other cluster, where the group of all accounts of the
-// tenant's namespace is bound to the role edit. No ServiceAccount exists there.
+// remote is a tenant with what leads to the other cluster.
 func (s *suite) remote(t testing.TB) *remote {
 	t.Helper()
-	n := &remote{tenant: s.tenant(t), there: otherCluster(t)}
-	n.there.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+n.namespace+"}}")
-	n.granted(t, "edit")
-	n.kubeconfig(t, "remote", kubeconfigOf(t, n.there.TokenConfig(t, "default", hub)))
-	return n
+	return s.tenant(t).remote(t)
+}
+
+// remote gives a tenant the Secret "remote", which leads to the other cluster, where the group of all accounts of the
+// tenant's namespace is bound to the role edit. No ServiceAccount exists there.
+func (n *tenant) remote(t testing.TB) *remote {
+	t.Helper()
+	r := &remote{tenant: n, there: otherCluster(t)}
+	r.there.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+n.namespace+"}}")
+	r.granted(t, "edit")
+	r.kubeconfig(t, "remote", kubeconfigOf(t, r.there.TokenConfig(t, "default", hub)))
+	return r
 }
 
 // kubeconfigFile is a kubeconfig with a single user.
