@@ -38,8 +38,8 @@ a namespace is granted by kind, what is in none, and what is only read, by name.
 
 Sources are read, and stages rendered, as you: you have to be allowed to get the StageSet, its sources, and the ConfigMaps
 and Secrets of postBuild.substituteFrom; with --missing, to impersonate its accounts too, as edit and admin allow in a
-namespace. Artifacts are downloaded from where the sources say that they are, unless --artifact-server or --source says otherwise.
-Nothing is written to the cluster.`,
+namespace. Artifacts are downloaded from where the sources say that they are, unless --artifact-server or --source says
+otherwise. Nothing is written to the cluster.`,
 		Example: `  kubectl -n flux-system port-forward service/source-controller 8080:80 &
   stagesetctl rbac shop/frontend --artifact-server http://localhost:8080 | kubectl apply -f -
   stagesetctl rbac --filename stageset.yaml --source GitRepository/shop/frontend=deploy/ --missing`,
