@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/cluster"
@@ -134,6 +137,74 @@ func (w *trusting) authenticate(t testing.TB, token string) error {
 	}
 	_, err = client.Discovery().RESTClient().Get().AbsPath("/api").DoRaw(t.Context())
 	return err
+}
+
+// The chart as it is admits no audience of another cluster. Who is refused is told which one it is and where it is admitted,
+// not to look at RBAC, and asks once for a token whenever something is to be done.
+func TestAudiencesThatAreFenced(t *testing.T) {
+	w := newTrusting(t)
+	const usual = "'https://kubernetes.default.svc',"
+	w.fenceTokens(t, usual)
+	// Tokens that were got before the fence was up are kept: each attempt needs another audience.
+	attempts := 0
+	cluster.Eventually(t, func(context.Context) error {
+		attempts++
+		if err := w.ask(t, map[string]string{"audiences": fmt.Sprintf("early-%d", attempts)}); err == nil {
+			return errors.New("the fence is not up yet")
+		}
+		return nil
+	})
+
+	mark := w.Audit(t)
+	const asks = 5
+	for range asks {
+		err := w.ask(t, nil)
+		failed := failure.From(err)
+		if failed.Reason != v1.ReasonPermissionsMissing || failed.Kind != failure.Stalled {
+			t.Fatalf("%s %s: %v", failed.Reason, failed.Kind, err)
+		}
+		for _, want := range []string{
+			"the API server does not give the reconciler a token of service account " + w.account.String(),
+			"for the audiences " + w.there.URL + ";", "list it in rbac.tokenRequest.audiences of the chart",
+		} {
+			if !strings.Contains(failed.Error(), want) {
+				t.Errorf("got %v, want %q", failed, want)
+			}
+		}
+	}
+	refused := mark.Since(t, cluster.ByAccount(w.reconciler.Namespace, w.reconciler.Name))
+	if len(refused) != asks {
+		t.Errorf("%d token requests, want one of each of %d attempts: %v", len(refused), asks, refused)
+	}
+
+	w.fenceTokens(t, usual+" '"+w.there.URL+"',")
+	cluster.Eventually(t, func(context.Context) error { return w.ask(t, nil) })
+}
+
+// fenceTokens applies the chart's fence to the reconciler of the world until the end of the test, with audiences in the place
+// of the first that it admits.
+func (w *trusting) fenceTokens(t *testing.T, audiences string) {
+	t.Helper()
+	content, err := os.ReadFile("../../charts/stageset/files/fence-tokens.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first, chart = "'https://kubernetes.default.svc',", "system:serviceaccount:stageset-system:stageset-reconciler"
+	for _, needed := range []string{first, chart} {
+		if !strings.Contains(string(content), needed) {
+			t.Fatalf("the fence has no %s", needed)
+		}
+	}
+	user := "system:serviceaccount:" + w.reconciler.Namespace + ":" + w.reconciler.Name
+	w.Apply(t, strings.NewReplacer(first, audiences, chart, user).Replace(string(content)))
+	t.Cleanup(func() {
+		for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"} {
+			object := cluster.Ref("admissionregistration.k8s.io/v1", kind, "", "stageset-tokens")
+			if err := client.IgnoreNotFound(w.Client(t).Delete(context.Background(), object)); err != nil {
+				t.Errorf("deleting the %s: %v", kind, err)
+			}
+		}
+	})
 }
 
 // The attacks of a tenant who writes the ConfigMap: nothing is sent anywhere.

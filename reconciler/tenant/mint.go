@@ -119,7 +119,8 @@ func explainMint(err error, account Account) error {
 			"the reconciler itself may not create serviceaccounts/token in namespace %s, so nothing can be done as service "+
 				"account %s: %w", account.Namespace, account, err)
 	case apierrors.IsInvalid(err):
-		// The answer of an admission policy, such as the one of the chart that keeps us out of kube-system.
+		// The answer of an admission policy, such as the chart's, which says itself what to do about it. It is never Forbidden:
+		// that would look like RBAC.
 		return failure.NewStalled(v1.ReasonPermissionsMissing,
 			"the API server does not give the reconciler a token of service account %s: %w", account, err)
 	default:
