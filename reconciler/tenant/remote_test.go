@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -52,8 +53,15 @@ type asked struct{ Authorization, Impersonated string }
 
 func newElsewhere(t testing.TB) *elsewhere {
 	t.Helper()
+	return startElsewhere(t, func(*httptest.Server) {})
+}
+
+// startElsewhere lets configure change the server before it starts.
+func startElsewhere(t testing.TB, configure func(*httptest.Server)) *elsewhere {
+	t.Helper()
 	e := &elsewhere{}
 	e.Server = httptest.NewUnstartedServer(e)
+	configure(e.Server)
 	e.EnableHTTP2 = true
 	e.Config.ErrorLog = log.New(io.Discard, "", 0)
 	e.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -282,6 +290,49 @@ func TestWrongCA(t *testing.T) {
 	}
 }
 
+// A server that is set up anew, with a certificate of another CA, is not asked until the Secret has that CA.
+func TestRotatedCA(t *testing.T) {
+	there := newElsewhere(t)
+	h := newHub(t, loopback())
+	h.config.Store(kubeconfig(at(there.URL, there.ca()), "token: t"))
+	if err := h.ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	address := there.Listener.Addr().String()
+	there.CloseClientConnections()
+	there.Close()
+
+	again := startElsewhere(t, func(server *httptest.Server) { listen(t, server, address) })
+	err := h.ask(t.Context())
+	if failed := failure.From(err); failed.Reason != v1.ReasonTargetUnreachable || failed.Kind != failure.Transient ||
+		!strings.Contains(failed.Error(), "the certificate of the API server is not trusted") {
+		t.Errorf("with the CA that was: %s: %v", failed.Reason, err)
+	}
+	if seen := again.askers(); len(seen) > 0 {
+		t.Errorf("asked by %v", seen)
+	}
+	h.config.Store(kubeconfig(at(again.URL, again.ca()), "token: t"))
+	if err := h.ask(t.Context()); err != nil {
+		t.Errorf("with the new CA: %v", err)
+	}
+}
+
+// listen has a server listen at an address, with a certificate that nobody else has.
+func listen(t testing.TB, server *httptest.Server, address string) {
+	t.Helper()
+	pair, err := tls.X509KeyPair(certificate(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	if err := server.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if server.Listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Two hundred rotations leave nothing behind: all tokens share a connection.
 func TestRotatedCredentials(t *testing.T) {
 	there := newElsewhere(t)
@@ -333,14 +384,16 @@ func TestRotatedClientCertificates(t *testing.T) {
 	})
 }
 
-// certificate is a certificate with its key, in PEM.
+// certificate is a certificate of nobody but itself with its key, in PEM. It is good for a server on this machine, too.
 func certificate(t testing.TB) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
 	made, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
