@@ -113,8 +113,9 @@ type StageSetSpec struct {
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// kubeConfig names the credentials of another cluster to apply to. Sources, dependencies and variables are still read in
-	// the cluster of the StageSet. It is read as serviceAccountName, which has to be set; on the other cluster the stages'
-	// accounts are impersonated by their user names, system:serviceaccount:<namespace>:<name>.
+	// the cluster of the StageSet. It is read as serviceAccountName; on the other cluster the stages' accounts are impersonated
+	// by their user names, system:serviceaccount:<namespace>:<name>. Where the reconciler's own identity is allowed, a Secret
+	// needs no account: what no account is named for, the user of the kubeconfig does.
 	// +optional
 	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
 

@@ -7,16 +7,19 @@ import (
 	"github.com/stageset/stageset/reconciler/failure"
 )
 
-// Account names a ServiceAccount of the local cluster. One without a name is the reconciler's own identity, on behalf of
-// StageSets in the namespace.
+// Account names a ServiceAccount of the local cluster. One without a name stands for StageSets in the namespace that name
+// none: it is the reconciler's own identity, and on another cluster the user that the kubeConfig leads to.
 type Account struct {
 	// Namespace is the account's namespace.
 	Namespace string
 	// Name is the account's name.
 	Name string
+	// Remote is true for the user that a kubeConfig leads to, who acts as himself. Only Clients.Target sets it, on the
+	// account of its client, and only where there is no name.
+	Remote bool
 }
 
-// IsOwn tells whether the account is the reconciler's own.
+// IsOwn tells whether no ServiceAccount is named.
 func (a Account) IsOwn() bool { return a.Name == "" }
 
 // String is "namespace/name".
@@ -24,14 +27,18 @@ func (a Account) String() string { return a.Namespace + "/" + a.Name }
 
 // Identity is the account as messages name it.
 func (a Account) Identity() string {
-	if a.IsOwn() {
+	switch {
+	case a.Remote:
+		return "the user that kubeConfig leads to"
+	case a.IsOwn():
 		return "the reconciler itself"
+	default:
+		return "ServiceAccount " + a.String()
 	}
-	return "ServiceAccount " + a.String()
 }
 
-// Username is the name of the user that API servers take the account for, as RBAC and audit logs have it. That of the
-// reconciler's own is not known here.
+// Username is the name of the user that API servers take the account for, as RBAC and audit logs have it. Of one without a
+// name it is not known here.
 func (a Account) Username() string {
 	if a.IsOwn() {
 		return a.Identity()

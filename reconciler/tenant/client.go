@@ -36,7 +36,7 @@ type Client struct {
 	uid      types.UID
 	// caller tells apart who sends what with which credentials.
 	caller string
-	// impersonator acts as the user that impersonates the account; nil on the cluster that StageSets are in.
+	// impersonator acts as the user that impersonates the account; nil where nobody is impersonated.
 	impersonator *Client
 	// server is the URL of another cluster's API server; empty for the cluster that StageSets are in.
 	server string

@@ -93,19 +93,15 @@ func (d Destination) Access() string {
 // Destination finds a cluster, and reads what leads there as the reference's account. It sends nothing to the cluster
 // itself.
 //
-// Every error is a *failure.Error: those of Local; ServiceAccountRequired (Stalled) if there is no account; AccessDenied
-// (Stalled) if it may not read, or not use the account that a ConfigMap names; InvalidSpec (Stalled) for what a ConfigMap
-// says; KubeConfigInvalid (Stalled) if what is there cannot be used, with ErrGone in its chain if it leads nowhere, or to
-// another cluster than it has to.
+// Every error is a *failure.Error: those of Local; ServiceAccountRequired (Stalled) for a ConfigMap that no account reads;
+// AccessDenied (Stalled) if it may not read, or not use the account that a ConfigMap names; InvalidSpec (Stalled) for what a
+// ConfigMap says; KubeConfigInvalid (Stalled) if what is there cannot be used, with ErrGone in its chain if it leads nowhere,
+// or to another cluster than it has to.
 func (c *Clients) Destination(ctx context.Context, reference Reference) (Destination, error) {
 	if reference.KubeConfig == (v1.InventoryKubeConfig{}) {
 		return Destination{}, nil
 	}
-	if reference.Reader.Name == "" {
-		return Destination{}, failure.NewStalled(v1.ReasonServiceAccountRequired,
-			"spec.kubeConfig is read as spec.serviceAccountName: set it")
-	}
-	reader, err := c.Local(ctx, reference.Reader)
+	reader, err := c.readerOf(ctx, reference)
 	if err != nil {
 		return Destination{}, err
 	}
@@ -120,6 +116,21 @@ func (c *Clients) Destination(ctx context.Context, reference Reference) (Destina
 		return Destination{}, invalid(reader, reference.KubeConfig, err)
 	}
 	return to, nil
+}
+
+// readerOf reads what the reference names. The reconciler itself, where it may, reads kubeconfigs only: whose token a
+// ConfigMap may lead to is decided by what its reader may do, and the reconciler may have them all.
+func (c *Clients) readerOf(ctx context.Context, reference Reference) (*Reader, error) {
+	if reference.Reader.IsOwn() && reference.KubeConfig.Kind == v1.KubeConfigConfigMap {
+		return nil, failure.NewStalled(v1.ReasonServiceAccountRequired, "spec.kubeConfig.configMapRef is read as "+
+			"spec.serviceAccountName, whose rights say whose token is used; the reconciler's own identity never is: set it")
+	}
+	reader, err := c.Local(ctx, reference.Reader)
+	if err != nil && failure.From(err).Reason == v1.ReasonServiceAccountRequired {
+		return nil, failure.NewStalled(v1.ReasonServiceAccountRequired,
+			"spec.kubeConfig is read as spec.serviceAccountName: set it: %w", err)
+	}
+	return reader, err
 }
 
 // access reads what leads to a cluster, and what proves there who asks: something in the access, or a token that is looked

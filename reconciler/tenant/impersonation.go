@@ -17,12 +17,13 @@ import (
 
 // Target is a client that acts as the account on a cluster. On the one that StageSets are in it has a token of the account,
 // as Local has. On another one it goes by what leads there, and impersonates the account: there is no object for it there,
-// only its user name, which its groups follow from. Every error is a *failure.Error, as of Local.
+// only its user name, which its groups follow from. Where no account is named, and the reconciler's own identity is allowed,
+// it acts there as the user that it is led to. Every error is a *failure.Error, as of Local.
 func (c *Clients) Target(ctx context.Context, to Destination, account Account) (*Client, error) {
 	if !to.Remote() {
 		return c.local(ctx, account)
 	}
-	if err := account.check(); err != nil {
+	if err := c.checkRemote(account); err != nil {
 		return nil, err
 	}
 	shared, err := c.remotes.cluster(to.access)
@@ -34,15 +35,34 @@ func (c *Clients) Target(ctx context.Context, to Destination, account Account) (
 		return nil, err
 	}
 	user := &credentials{access: to.access, next: authenticated}
-	client, err := shared.client(account, &impersonation{user: account.Username(), next: user})
+	client, err := shared.remote(account, user)
 	if err != nil {
-		return nil, err
-	}
-	if client.impersonator, err = shared.client(account, user); err != nil {
 		return nil, err
 	}
 	client.server, client.caller = to.access.Server, client.caller+" "+to.Access()
 	return client, nil
+}
+
+// checkRemote refuses an account that nothing on another cluster is done as.
+func (c *Clients) checkRemote(account Account) error {
+	if account.IsOwn() {
+		return c.own.check(account.Namespace)
+	}
+	return account.check()
+}
+
+// remote is a client that acts on the cluster as the account, by way of the user, or as that one where no account is named.
+func (c *cluster) remote(account Account, user *credentials) (*Client, error) {
+	if account.IsOwn() {
+		account.Remote = true
+		return c.client(account, user)
+	}
+	client, err := c.client(account, &impersonation{user: account.Username(), next: user})
+	if err != nil {
+		return nil, err
+	}
+	client.impersonator, err = c.client(account, user)
+	return client, err
 }
 
 // authenticated is the way to another cluster, with a token of the destination if there is one. As in Local, that one can be
@@ -108,7 +128,7 @@ func (c *Client) clean(ctx context.Context, err error) error {
 		return failure.NewTransient(v1.ReasonTargetUnreachable, "%s does not accept the credentials that kubeConfig leads to: %w",
 			c.server, err)
 	}
-	if apierrors.IsForbidden(err) && c.mayNotImpersonate(ctx) {
+	if apierrors.IsForbidden(err) && c.impersonator != nil && c.mayNotImpersonate(ctx) {
 		// The answer is not in the chain: it says nothing about what was asked for.
 		return failure.NewStalled(v1.ReasonAccessDenied,
 			"the user that kubeConfig leads to may not impersonate %s at %s: grant it "+

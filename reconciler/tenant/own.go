@@ -12,7 +12,7 @@ import (
 )
 
 // own is the reconciler's own identity on the way to the server, for StageSets that name no account. Nothing but transport
-// hands it out, and nothing but Clients.local asks for it.
+// hands it out, and nothing but Clients.local asks for it: another cluster never sees it.
 type own struct {
 	allowed   func(namespace string) bool
 	transmits http.RoundTripper
@@ -32,10 +32,18 @@ func newOwn(opts Options) (*own, error) {
 // transport sends with the reconciler's own credentials, on behalf of a StageSet in namespace that names no account. The
 // error is a *failure.Error.
 func (o *own) transport(namespace string) (http.RoundTripper, error) {
-	if !o.allowed(namespace) {
-		return nil, failure.NewStalled(v1.ReasonServiceAccountRequired,
-			"no ServiceAccount in namespace %s is named, and --allow-controller-identity does not allow the reconciler's own there",
-			namespace)
+	if err := o.check(namespace); err != nil {
+		return nil, err
 	}
 	return o.transmits, nil
+}
+
+// check is nil where a StageSet may name no account, else a *failure.Error.
+func (o *own) check(namespace string) error {
+	if o.allowed(namespace) {
+		return nil
+	}
+	return failure.NewStalled(v1.ReasonServiceAccountRequired,
+		"no ServiceAccount in namespace %s is named, and --allow-controller-identity does not allow the reconciler's own there",
+		namespace)
 }

@@ -43,6 +43,8 @@ type elsewhere struct {
 	*httptest.Server
 	// connections counts those that were ever made, and open those that are.
 	connections, open atomic.Int64
+	// forbids refuses all that is not about kinds.
+	forbids atomic.Bool
 
 	mu   sync.Mutex
 	seen []asked
@@ -90,6 +92,10 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			`{"kind":"APIResourceList","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 		return
 	}
+	if e.forbids.Load() {
+		status(w, http.StatusForbidden, "Forbidden", "not for you")
+		return
+	}
 	answer(w, http.StatusOK, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app","namespace":"payments"}}`)
 }
 
@@ -129,7 +135,11 @@ type hub struct {
 
 func newHub(t testing.TB, dialer *dial.Dialer) *hub {
 	t.Helper()
-	server := newFaulty(t)
+	return hubOf(t, newFaulty(t), tenant.Options{Dialer: dialer})
+}
+
+func hubOf(t testing.TB, server *faulty, options tenant.Options) *hub {
+	t.Helper()
 	h := &hub{clock: clocktesting.NewFakePassiveClock(start)}
 	h.config.Store("")
 	server.serve = func(w http.ResponseWriter, r *http.Request, _ string) {
@@ -142,7 +152,8 @@ func newHub(t testing.TB, dialer *dial.Dialer) *hub {
 			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"remote"},"data":{"value":%q}}`,
 			base64.StdEncoding.EncodeToString([]byte(config))))
 	}
-	h.Clients = newClients(t, tenant.Options{Config: server.config(), Clock: h.clock, Dialer: dialer})
+	options.Config, options.Clock = server.config(), h.clock
+	h.Clients = newClients(t, options)
 	return h
 }
 

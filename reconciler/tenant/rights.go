@@ -64,7 +64,7 @@ var _ permissions.Asker = asker{}
 
 // Rules implements permissions.Asker.
 func (a asker) Rules(ctx context.Context, namespace string, fresh bool) (permissions.Rules, error) {
-	of := rightsOf{account: a.account, uid: a.uid, namespace: namespace}
+	of := rightsOf{caller: a.caller, uid: a.uid, namespace: namespace}
 	if !fresh {
 		if known, ok := a.cluster.rights.get(of); ok {
 			known.Remembered = true
@@ -124,9 +124,10 @@ const (
 	rightsLength     = 32 << 10
 )
 
-// rightsOf is an account in a namespace. One that was deleted and made again is another one.
+// rightsOf is an account in a namespace. One that was deleted and made again is another one, and so is whoever another
+// kubeConfig leads to.
 type rightsOf struct {
-	account   Account
+	caller    string
 	uid       types.UID
 	namespace string
 }
