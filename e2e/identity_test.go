@@ -223,6 +223,8 @@ func TestNoReferenceLeavesItsNamespace(t *testing.T) {
 	for name, spec := range map[string]string{
 		"source":     "stages: [{name: app, sourceRef: {kind: GitRepository, name: shared, namespace: " + owner.namespace + "}}]",
 		"dependency": "dependsOn: [{name: any, namespace: " + owner.namespace + "}]" + anyAccount,
+		"check": "stages: [{name: app, sourceRef: {kind: GitRepository, name: own}, readyChecks: {checks: [" +
+			"{apiVersion: v1, kind: ConfigMap, name: any, namespace: " + owner.namespace + "}]}}]",
 	} {
 		n.deleteAfter(t, cluster.Ref(v1.GroupVersion.String(), "StageSet", platform, name))
 		n.stageSet(t, name, "serviceAccountName: confined\n"+strings.TrimSpace(spec))

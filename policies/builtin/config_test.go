@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,6 +22,10 @@ func worst() policies.Input {
 		map[string]any{"name": "app", "namespace": "team-a"},
 		map[string]any{"name": "other", "namespace": "team-b"},
 	}
+	first := in.Object.Object["spec"].(map[string]any)["stages"].([]any)[0].(map[string]any)
+	first["readyChecks"] = map[string]any{"checks": []any{
+		map[string]any{"apiVersion": "v1", "kind": "Service", "name": "web", "namespace": "team-b"},
+	}}
 	return in
 }
 
@@ -35,6 +40,9 @@ func TestAllViolations(t *testing.T) {
 			"set one of them, or remove kubeConfig to apply to this cluster",
 		"spec.dependsOn[*].namespace: no-cross-namespace-refs/depends-on: depends on team-b/other; " +
 			"a StageSet can only depend on StageSets in its own namespace, team-a",
+		"spec.stages[*].readyChecks.checks[*].namespace: no-cross-namespace-refs/ready-checks: stage stage-0 waits for " +
+			"Service team-b/web; a stage can only wait for objects in the namespace of the StageSet, team-a, or in its own " +
+			"targetNamespace",
 		"spec.stages[*].sourceRef.namespace: no-cross-namespace-refs/sources: stage stage-0 reads GitRepository " +
 			"flux-system/app, stage stage-1 reads GitRepository flux-system/app; sources have to be in the namespace of the " +
 			"StageSet: create them in team-a and remove sourceRef.namespace",
@@ -81,6 +89,18 @@ func TestLargest(t *testing.T) {
 			map[string]any{"name": name, "namespace": "team-a"})
 	}
 	in.Object.Object["spec"].(map[string]any)["dependsOn"] = dependencies
+	var checks []any
+	for i := range 64 {
+		name := strings.Repeat("x", 240) + strconv.Itoa(i)
+		checks = append(checks, map[string]any{"apiVersion": "v1", "kind": "Service", "name": name, "namespace": "team-b"})
+	}
+	stages := in.Object.Object["spec"].(map[string]any)["stages"].([]any)
+	for i, stage := range stages {
+		stage.(map[string]any)["readyChecks"] = map[string]any{"checks": checks}
+		if i < len(stages)-1 { // the last one's are refused, so that all before are looked at
+			stage.(map[string]any)["targetNamespace"] = "team-b"
+		}
+	}
 	for _, v := range set.Validate(t.Context(), in).Denied {
 		if strings.Contains(v.Message, "cannot be evaluated") {
 			t.Error(v)
