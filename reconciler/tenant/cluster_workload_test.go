@@ -181,8 +181,8 @@ func TestAudiencesThatAreFenced(t *testing.T) {
 	cluster.Eventually(t, func(context.Context) error { return w.ask(t, nil) })
 }
 
-// fenceTokens applies the chart's fence to the reconciler of the world until the end of the test, with audiences in the place
-// of the first that it admits.
+// fenceTokens applies the chart's fence to the reconciler of the world until the end of the test, with audiences in the
+// place of the first that it admits.
 func (w *trusting) fenceTokens(t *testing.T, audiences string) {
 	t.Helper()
 	content, err := os.ReadFile("../../charts/stageset/files/fence-tokens.yaml")

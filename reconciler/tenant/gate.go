@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -11,14 +12,17 @@ import (
 )
 
 const (
-	// connectTimeout bounds an attempt to connect to another cluster, and the TLS handshake after it.
+	// connectTimeout bounds an attempt to connect to another cluster, up to the first word from there.
 	connectTimeout = 5 * time.Second
+	// handshakeTimeout bounds the TLS handshake of a server that has begun to talk.
+	handshakeTimeout = 2 * connectTimeout
 	// gatePause is for how long nobody tries to connect again after an attempt that failed.
 	gatePause = 15 * time.Second
 )
 
-// gate is on the way to a server. An attempt to connect holds a worker, and a server that is gone has to be found out by one
-// of them, not by all: after a failure everybody is told so at once, for a while, and then one at a time tries.
+// gate is on the way to a server. An attempt to connect, which is over with the first word from there, holds a worker, and a
+// server that is gone has to be found out by one of them, not by all: after a failure everybody is told so at once, for a
+// while, and then one at a time tries.
 type gate struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	clock   clock.PassiveClock
@@ -39,8 +43,46 @@ func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, err
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	connection, err := g.connect(ctx, network, address)
-	g.leave(err)
-	return connection, err
+	if err != nil {
+		g.leave(err)
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	if err := connection.SetReadDeadline(deadline); err != nil {
+		g.leave(err)
+		return nil, errors.Join(err, connection.Close())
+	}
+	return &firstWord{Conn: connection, gate: g}, nil
+}
+
+// firstWord is a connection on which nothing was heard yet. A machine whose API server hangs still accepts connections: only
+// what comes back says that somebody is there.
+type firstWord struct {
+	net.Conn
+	gate *gate
+	once sync.Once
+}
+
+// Read implements net.Conn.
+func (f *firstWord) Read(into []byte) (int, error) {
+	n, err := f.Conn.Read(into)
+	f.once.Do(func() {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			f.gate.leave(err)
+		} else {
+			f.gate.leave(nil) // also for who hangs up: that keeps nobody waiting
+		}
+		if err == nil {
+			err = f.SetReadDeadline(time.Time{})
+		}
+	})
+	return n, err
+}
+
+// Close implements net.Conn. Who closes it unheard needs it no more.
+func (f *firstWord) Close() error {
+	f.once.Do(func() { f.gate.leave(context.Canceled) })
+	return f.Conn.Close()
 }
 
 func (g *gate) enter() error {

@@ -96,7 +96,7 @@ func (r *remotes) endpoint(key string) *endpoint {
 func (r *remotes) transport(access kubeconfig.Access, gate *gate) (*http.Transport, error) {
 	transport := r.dialer.Transport()
 	transport.DialContext = gate.dial
-	transport.TLSHandshakeTimeout = connectTimeout
+	transport.TLSHandshakeTimeout = handshakeTimeout
 	transport.ResponseHeaderTimeout = 0 // an API server may take its time, which the timeout of the request bounds
 	transport.DisableCompression = false
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
