@@ -41,7 +41,7 @@ var other struct {
 func otherCluster(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	other.once.Do(func() {
-		other.Cluster = cluster.Another(scope{t}, cluster.Trusting(scope{t}, cluster.Shared(t), otherAudience, issuedHere))
+		other.Cluster = cluster.Another(scope{t}, cluster.Trusting(scope{t}, cluster.Shared(t), documentedTrust(t)))
 		other.Apply(t, `
 apiVersion: v1
 kind: ServiceAccount

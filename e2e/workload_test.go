@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,12 +14,29 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
+// Both are what docs/multi-cluster.md has.
 const (
 	// otherAudience is what the other cluster is called in tokens.
-	otherAudience = "other-cluster"
+	otherAudience = "production"
 	// issuedHere is before the names of users whom the other cluster knows by tokens of this one.
-	issuedHere = "here:"
+	issuedHere = "hub:"
 )
+
+// documentedTrust is the AuthenticationConfiguration of docs/multi-cluster.md, by which the other cluster trusts this one.
+func documentedTrust(t testing.TB) string {
+	t.Helper()
+	content, err := os.ReadFile("../docs/multi-cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range yamlBlock.FindAllStringSubmatch(string(content), -1) {
+		if strings.Contains(block[1], "kind: AuthenticationConfiguration") {
+			return block[1]
+		}
+	}
+	t.Fatal("the document has no AuthenticationConfiguration")
+	return ""
+}
 
 // trusted lets the account's token be used on the other cluster, to impersonate the account there.
 func (n *remote) trusted(t testing.TB) {

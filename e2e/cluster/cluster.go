@@ -46,7 +46,7 @@ type options struct {
 	nodes    bool
 	restarts bool
 	atEnd    []func() error
-	trust    *trust
+	trust    trust
 }
 
 // WithNodes adds a scheduler and nodes that pretend to run Pods, so that Deployments become available. How to make a

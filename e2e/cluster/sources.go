@@ -54,7 +54,7 @@ func fromControlPlane(opts options) (*Cluster, error) {
 	if opts.restarts {
 		args = append(args, "--restart")
 	}
-	if opts.trust != nil {
+	if opts.trust != "" {
 		trust, err := opts.trust.write(dir)
 		if err != nil {
 			return nil, errors.Join(err, discard(dir))

@@ -12,15 +12,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// trust is a cluster whose service accounts another one knows.
-type trust struct {
-	issuer, discovery, ca string
-	audience, prefix      string
-}
+// ExampleIssuer is what an AuthenticationConfiguration for Trusting has as the URL of its issuer.
+const ExampleIssuer = "https://hub.example.com"
 
-// Trusting has a cluster of Another take tokens of the service accounts of this one, if they are for the audience. Their
-// users are called as here, after the prefix. Anybody may then read what this cluster's tokens are verified by.
-func Trusting(t testing.TB, c *Cluster, audience, prefix string) Option {
+// trust is an AuthenticationConfiguration.
+type trust string
+
+// Trusting has a cluster of Another take tokens of the service accounts of this one, as the AuthenticationConfiguration
+// says, in which ExampleIssuer becomes this one's issuer, and where its documents are. Anybody may then read what this
+// cluster's tokens are verified by.
+func Trusting(t testing.TB, c *Cluster, configuration string) Option {
 	t.Helper()
 	c.Apply(t, `
 apiVersion: rbac.authorization.k8s.io/v1
@@ -45,29 +46,19 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:unau
 	if err := rest.LoadTLSFiles(config); err != nil {
 		t.Fatal(err)
 	}
-	from := &trust{
-		issuer: read.Issuer, discovery: strings.TrimSuffix(config.Host, "/") + discovery, ca: string(config.CAData),
-		audience: audience, prefix: prefix,
+	if strings.Count(configuration, ExampleIssuer) != 1 {
+		t.Fatalf("%s is not once in\n%s", ExampleIssuer, configuration)
 	}
+	from := trust(strings.Replace(configuration, ExampleIssuer, fmt.Sprintf(
+		"%s\n    discoveryURL: %s\n    certificateAuthority: %q",
+		read.Issuer, strings.TrimSuffix(config.Host, "/")+discovery, config.CAData), 1))
 	return func(o *options) { o.trust = from }
 }
 
-// write writes an AuthenticationConfiguration.
-func (t *trust) write(dir string) (string, error) {
-	content, err := json.Marshal(map[string]any{
-		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
-		"jwt": []any{map[string]any{
-			"issuer": map[string]any{
-				"url": t.issuer, "discoveryURL": t.discovery, "certificateAuthority": t.ca, "audiences": []string{t.audience},
-			},
-			"claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": t.prefix}},
-		}},
-	})
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "authentication.json")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+// write writes the AuthenticationConfiguration.
+func (t trust) write(dir string) (string, error) {
+	path := filepath.Join(dir, "authentication.yaml")
+	if err := os.WriteFile(path, []byte(t), 0o600); err != nil {
 		return "", fmt.Errorf("whom the cluster trusts: %w", err)
 	}
 	return path, nil
