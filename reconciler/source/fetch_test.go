@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/dial"
@@ -289,6 +290,28 @@ func onDisk(t testing.TB, f *Fetcher) []string {
 	return append(works, artifacts...)
 }
 
+// expectOnDisk compares what is on disk once the last download is over: it gives up its use of the artifact, the last of that
+// name, after who waits for it was told.
+func expectOnDisk(t testing.TB, f *Fetcher, last string, want ...string) {
+	t.Helper()
+	unused := func(context.Context) (bool, error) {
+		f.store.mutex.Lock()
+		defer f.store.mutex.Unlock()
+		return f.store.entries[last].users == 0, nil
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, unused); err != nil {
+		t.Fatalf("%s stays in use", last)
+	}
+	diff := ""
+	removed := func(context.Context) (bool, error) {
+		diff = cmp.Diff(want, onDisk(t, f))
+		return diff == "", nil
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, removed); err != nil {
+		t.Errorf("on disk after %s (-want +got):\n%s", last, diff)
+	}
+}
+
 func TestFetchFollowsRedirectToAllowedHost(t *testing.T) {
 	raw := archive(t, file("cm.yaml", "a: 1"))
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -316,12 +339,10 @@ func TestFetchEvicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := func(uid types.UID) string { return string(uid) + "/" + strings.Replace(pin("x").Digest, ":", "-", 1) }
 	for _, uid := range []types.UID{"a", "b", "c"} {
 		fetched(t, f, pin(uid), "cm.yaml")
-	}
-	name := func(uid string) string { return uid + "/" + strings.Replace(pin("x").Digest, ":", "-", 1) }
-	if diff := cmp.Diff([]string{name("c"), name("held")}, onDisk(t, f)); diff != "" {
-		t.Errorf("on disk while an artifact is in use (-want +got):\n%s", diff)
+		expectOnDisk(t, f, name(uid), name(uid), name("held"))
 	}
 	if content, err := fs.ReadFile(held.FS(), "cm.yaml"); err != nil || string(content) != "a: 1" {
 		t.Errorf("the artifact in use reads %q, %v", content, err)
@@ -329,9 +350,7 @@ func TestFetchEvicts(t *testing.T) {
 	held.Close()
 	held.Close()
 	fetched(t, f, pin("d"), "cm.yaml")
-	if diff := cmp.Diff([]string{name("d"), name("held")}, onDisk(t, f)); diff != "" {
-		t.Errorf("on disk after the last use (-want +got):\n%s", diff)
-	}
+	expectOnDisk(t, f, name("d"), name("d"), name("held"))
 }
 
 // An artifact that alone is larger than the cache is still of use to all who wait for it, until another one is.
@@ -345,10 +364,8 @@ func TestFetchLargerThanCache(t *testing.T) {
 		if got := fetched(t, f, pin, "cm.yaml"); got != "a: 1" {
 			t.Errorf("content %q", got)
 		}
-		want := []string{string(uid) + "/" + strings.Replace(pin.Digest, ":", "-", 1)}
-		if diff := cmp.Diff(want, onDisk(t, f)); diff != "" {
-			t.Errorf("on disk (-want +got):\n%s", diff)
-		}
+		name := string(uid) + "/" + strings.Replace(pin.Digest, ":", "-", 1)
+		expectOnDisk(t, f, name, name)
 	}
 	if got := server.requests.Load(); got != 2 {
 		t.Errorf("%d downloads, want one of each", got)
