@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -210,13 +212,20 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Output is the last MiB of what the process wrote, standard output and error in one.
 func (p *Process) Output() string { return p.output.String() }
 
-// FreePort is a port of 127.0.0.1 on which nobody listens now.
+// FreePort is a port of 127.0.0.1 on which nobody listens now. It is below those that Linux gives to outgoing connections and
+// to who asks for any port: one of these would often be taken again before the program that is told of it listens.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, highest, tries = 16 << 10, 30 << 10, 100
+	var err error
+	for range tries {
+		port := lowest + rand.IntN(highest-lowest)
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			listener.Close()
+			return port
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	t.Fatalf("no port is free: %v", err)
+	return 0
 }
