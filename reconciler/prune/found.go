@@ -145,3 +145,15 @@ func ours(live *unstructured.Unstructured, owner ownership.Owner, entry v1.Inven
 	}
 	return entry.UID != "" && entry.ResourceVersion != "" || ownership.Manages(live, owner.FieldManager())
 }
+
+// permitted is true when the account has every permission that deleting the object needs, so that a refusal is not about
+// them.
+func (f *found) permitted(ctx context.Context, target Facts) bool {
+	for _, verb := range []string{"get", "delete"} {
+		allowed, err := target.May(ctx, verb, f.gvk, f.entry.Namespace, f.entry.Name)
+		if err != nil || !allowed {
+			return false
+		}
+	}
+	return true
+}

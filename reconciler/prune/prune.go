@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/ownership"
 	"github.com/stageset/stageset/reconciler/tenant"
@@ -71,7 +70,7 @@ func Run(ctx context.Context, target Target, owner ownership.Owner, step Step, c
 		each(wave, concurrency, func(one *found) { one.remove(ctx, target) })
 	}
 	each(all, concurrency, func(one *found) {
-		one.denied = apierrors.IsForbidden(one.err) && permitted(ctx, target, one.entry)
+		one.denied = apierrors.IsForbidden(one.err) && one.permitted(ctx, target)
 	})
 	var outcome Outcome
 	for _, one := range all {
@@ -108,16 +107,4 @@ func (o *Outcome) add(one *found) {
 		}
 		o.Waiting = append(o.Waiting, key)
 	}
-}
-
-// permitted is true when the account has every permission that deleting the entry needs, so that a refusal is not about
-// them.
-func permitted(ctx context.Context, target Facts, entry v1.InventoryEntry) bool {
-	for _, verb := range []string{"get", "delete"} {
-		allowed, err := target.May(ctx, verb, inventory.EntryGVK(entry), entry.Namespace, entry.Name)
-		if err != nil || !allowed {
-			return false
-		}
-	}
-	return true
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,9 +34,14 @@ type answers struct {
 	deleted []string
 	// lacks is a verb that the account has no permission for.
 	lacks string
+	// ended is a version that is served no more; others are.
+	ended string
 }
 
-func (a *answers) Get(_ context.Context, _ schema.GroupVersionKind, _, name string) (*unstructured.Unstructured, error) {
+func (a *answers) Get(_ context.Context, gvk schema.GroupVersionKind, _, name string) (*unstructured.Unstructured, error) {
+	if gvk.Version == a.ended {
+		return nil, a.noMatch(gvk)
+	}
 	if found := a.objects[name]; found != nil {
 		return found, nil
 	}
@@ -55,8 +61,15 @@ func (a *answers) Delete(
 	return len(a.objects[name].GetFinalizers()) == 0, nil
 }
 
-func (a *answers) May(_ context.Context, verb string, _ schema.GroupVersionKind, _, _ string) (bool, error) {
+func (a *answers) May(_ context.Context, verb string, gvk schema.GroupVersionKind, _, _ string) (bool, error) {
+	if gvk.Version == a.ended {
+		return false, a.noMatch(gvk)
+	}
 	return verb != a.lacks, nil
+}
+
+func (a *answers) noMatch(gvk schema.GroupVersionKind) error {
+	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 }
 
 func (a *answers) Version(context.Context, schema.GroupKind) (string, error) { return "v1", nil }
@@ -178,18 +191,24 @@ func TestWhoForbidsADelete(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error
 		lacks  string
+		ended  string
 		denied bool
 	}{
 		"a policy":                              {err: forbidden, denied: true},
+		"a policy, after the version ended":     {err: forbidden, ended: "v1beta1", denied: true},
 		"the account has no right to delete":    {err: forbidden, lacks: "delete"},
 		"the account has no right to look":      {err: forbidden, lacks: "get"},
 		"nobody: the server does not delete it": {err: errors.New("no")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := &answers{
-				objects: map[string]*unstructured.Unstructured{"a": plain}, errs: map[string]error{"a": tc.err}, lacks: tc.lacks,
+				objects: map[string]*unstructured.Unstructured{"a": plain}, errs: map[string]error{"a": tc.err}, lacks: tc.lacks, ended: tc.ended,
 			}
-			outcome := Run(t.Context(), target, shop, Step{Entries: []v1.InventoryEntry{applied("a")}}, 1)
+			entry := applied("a")
+			if tc.ended != "" {
+				entry.Version = tc.ended
+			}
+			outcome := Run(t.Context(), target, shop, Step{Entries: []v1.InventoryEntry{entry}}, 1)
 			if len(outcome.Failed) != 1 || outcome.Failed[0].Denied != tc.denied {
 				t.Errorf("failed %+v, want one, with Denied %t", outcome.Failed, tc.denied)
 			}
