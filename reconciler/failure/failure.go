@@ -1,6 +1,6 @@
 // Package failure is the one error type of the reconciler: an error that carries the condition reason it leads to and says
-// what can be expected of a retry. It also has how messages count what they leave out. It never looks at message texts to
-// decide anything.
+// what can be expected of a retry. It also has how messages are cut, and count what they leave out. It never looks at
+// message texts to decide anything.
 package failure
 
 import (

@@ -47,8 +47,7 @@ func Select(entries map[string][]byte, key string) ([]byte, error) {
 }
 
 // Parse reads a kubeconfig: what its current context leads to. An error names every field of the file that is refused or
-// missing, also of users and clusters that the current
-// context does not name.
+// missing, also of users and clusters that the current context does not name.
 func Parse(content []byte, options Options) (Access, error) {
 	fields, err := decode(content)
 	if err != nil {

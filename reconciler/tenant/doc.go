@@ -2,9 +2,10 @@
 // place of the reconciler that makes a client for objects which a tenant names.
 //
 // The reconciler's own identity is used for exactly one request here: create serviceaccounts/token. Everything else, also
-// discovery, is sent with a token of the account, so the API server's authorizer and audit log see the tenant. The exception
-// are StageSets that name no account, where the installation allows that: own.go.
+// discovery, is sent to the cluster that StageSets are in with a token of the account, so that its authorizer and audit log
+// see the tenant. The exception are StageSets that name no account, where the installation allows that: own.go. To another
+// cluster goes what the tenant's own kubeConfig leads to, and that user impersonates the account: impersonation.go.
 //
-// What it never does: it does not impersonate, read ServiceAccounts, cache objects, watch, throttle by itself, follow a
+// What it never does: it does not impersonate where the reconciler is, cache objects, watch, throttle by itself, follow a
 // redirect, sleep before a retry, or put an answer's body into an error other than the message of a valid Status.
 package tenant

@@ -27,7 +27,7 @@ import (
 
 // Options say where the content of sources comes from.
 type Options struct {
-	// Directories have the content of sources, by what String of the source says: they are used in place of artifacts.
+	// Directories have the content of sources, by the source: they are used in place of artifacts.
 	Directories map[Source]string
 	// Artifacts is where artifacts are from here, in place of the address that a source has in the cluster; nil if they are
 	// there.
