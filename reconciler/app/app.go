@@ -77,17 +77,13 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	hosts, err := source.ParseHosts(options.ArtifactHosts)
-	if err != nil {
-		return fmt.Errorf("--artifact-hosts: %w", err)
-	}
 	waits := controller.NewWaits()
-	fetcher, err := newFetcher(options, hosts, waits)
+	named, err := newConnections(options, waits)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = fetcher.Close() }()
-	reconciler, err := assemble(ctx, mgr, options, source.NewResolver(hosts), fetcher)
+	defer func() { _ = named.fetcher.Close() }()
+	reconciler, err := assemble(ctx, mgr, options, named)
 	if err != nil {
 		return err
 	}
@@ -165,41 +161,36 @@ func newLive(mgr manager.Manager) (client.Reader, error) {
 	})
 }
 
-func newFetcher(options *Options, hosts source.Hosts, waits controller.Waits) (*source.Fetcher, error) {
-	dialer, err := newDialer(options)
+// connections are those to what tenants name.
+type connections struct {
+	dialer   *dial.Dialer
+	resolver *source.Resolver
+	fetcher  *source.Fetcher
+}
+
+func newConnections(options *Options, waits controller.Waits) (connections, error) {
+	allow, err := dial.ParseAllow(options.DialAllow)
 	if err != nil {
-		return nil, err
+		return connections{}, fmt.Errorf("--dial-allow: %w", err)
 	}
-	return source.NewFetcher(source.FetcherOptions{
+	hosts, err := source.ParseHosts(options.ArtifactHosts)
+	if err != nil {
+		return connections{}, fmt.Errorf("--artifact-hosts: %w", err)
+	}
+	made := connections{dialer: dial.New(allow), resolver: source.NewResolver(hosts)}
+	made.fetcher, err = source.NewFetcher(source.FetcherOptions{
 		Dir:       options.ArtifactCacheDir,
-		Transport: dialer.Transport(),
+		Transport: made.dialer.Transport(),
 		Hosts:     hosts,
 		CacheSize: options.ArtifactCacheSize,
 		Wake:      waits.Over,
 	})
-}
-
-// newDialer connects to what tenants name.
-func newDialer(options *Options) (*dial.Dialer, error) {
-	allow, err := dial.ParseAllow(options.DialAllow)
-	if err != nil {
-		return nil, fmt.Errorf("--dial-allow: %w", err)
-	}
-	return dial.New(allow), nil
-}
-
-// newTenants makes the clients for what tenants name; mayOwn tells where that may be done with our own identity.
-func newTenants(options *Options, own *rest.Config, mayOwn func(namespace string) bool) (*tenant.Clients, error) {
-	dialer, err := newDialer(options)
-	if err != nil {
-		return nil, err
-	}
-	return tenant.New(tenant.Options{Config: own, Own: mayOwn, Dialer: dialer, InsecureTLS: options.InsecureTLS})
+	return made, err
 }
 
 // assemble makes the reconciler of its parts.
 func assemble(
-	ctx context.Context, mgr manager.Manager, options *Options, resolver *source.Resolver, fetcher *source.Fetcher,
+	ctx context.Context, mgr manager.Manager, options *Options, named connections,
 ) (*controller.Reconciler, error) {
 	config, err := options.Policies.Load(options.Namespace)
 	if err != nil {
@@ -213,7 +204,9 @@ func assemble(
 	if err != nil {
 		return nil, fmt.Errorf("--hash-key-file: %w", err)
 	}
-	tenants, err := newTenants(options, mgr.GetConfig(), config.ControllerIdentity)
+	tenants, err := tenant.New(tenant.Options{
+		Config: mgr.GetConfig(), Own: config.ControllerIdentity, Dialer: named.dialer, InsecureTLS: options.InsecureTLS,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -229,8 +222,8 @@ func assemble(
 		Policies: rules.New(stored.Set),
 		Pipeline: &pipeline.Pipeline{
 			Tenants:     tenants,
-			Resolver:    resolver,
-			Fetcher:     fetcher,
+			Resolver:    named.resolver,
+			Fetcher:     named.fetcher,
 			Builds:      build.NewCache(renderCacheSize),
 			Hasher:      hasher,
 			Applier:     ownership.Applier{Claims: inventories, Earlier: options.TakeoverManagers},
