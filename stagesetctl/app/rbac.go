@@ -113,11 +113,11 @@ const listNote = `# With list on the same resources, looking at what is applied 
 // stageSet is the StageSet that the command is about.
 func (c *cli) stageSet(ctx context.Context, cluster *render.Cluster, file, name string) (*v1.StageSet, error) {
 	if file == "" {
-		namespace, name, ok := strings.Cut(name, "/")
-		if !ok || namespace == "" || name == "" {
-			return nil, fmt.Errorf("%q is no StageSet: it must be NAMESPACE/NAME", namespace)
+		namespace, own, ok := strings.Cut(name, "/")
+		if !ok || namespace == "" || own == "" {
+			return nil, fmt.Errorf("%q is no StageSet: it must be NAMESPACE/NAME", name)
 		}
-		return cluster.StageSet(ctx, namespace, name)
+		return cluster.StageSet(ctx, namespace, own)
 	}
 	object, err := readStageSet(ctx, c.reader, "filename", file)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestRBACSaysWhatIsWrong(t *testing.T) {
 		"an odd role": {arguments: []string{"a/b", "--as-role", "A_b"}, want: `--as-role "A_b"`},
 		"no cluster":  {arguments: []string{"a/b", "--kubeconfig", "testdata/absent"}, want: "kubeconfig"},
 		"a name without more": {
-			arguments: []string{"b", "--kubeconfig", "KUBECONFIG"}, want: `"b" is no StageSet: it must be NAMESPACE/NAME`,
+			arguments: []string{"/b", "--kubeconfig", "KUBECONFIG"}, want: `"/b" is no StageSet: it must be NAMESPACE/NAME`,
 		},
 		"an absent StageSet": {arguments: []string{"a/b", "--kubeconfig", "KUBECONFIG"}, want: "the StageSet: "},
 	} {
