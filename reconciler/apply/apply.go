@@ -55,7 +55,7 @@ func Stage(
 		if number > 0 && stage.Gated(pending[0][0].Wave(), wave[0].Wave()) {
 			break
 		}
-		if err := cleared.Permit(ctx, stage, wave[0].Wave()); err != nil {
+		if err := stage.Permit(ctx, wave[0].Wave()); err != nil {
 			return *writer.set, err
 		}
 		err := writer.writeWave(ctx, wave)
@@ -73,7 +73,7 @@ type Options struct {
 	// Done are the objects that are already written in this run.
 	Done map[inventory.Key]bool
 	// Ahead is called with the objects of a wave whose dry-run had to wait, once that has shown that they may and have to be
-	// written, and before the first of the wave is. Its error ends the apply.
+	// written, and before the first of the wave is. Its error ends the apply. A stage with such objects needs it.
 	Ahead func(ctx context.Context, objects []*preflight.Object) error
 }
 

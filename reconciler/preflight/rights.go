@@ -231,11 +231,11 @@ func (l Leaving) lacks(ctx context.Context) (tenant.Permissions, error) {
 // Permit asks again, and never from memory, for what the stage's account lacked in the preflight, and the release may have
 // given before a wave of the stage. Its error is a *failure.Error that names what is still missing; it may pass, since what
 // was written a moment ago may not be known everywhere yet.
-func (c Cleared) Permit(ctx context.Context, stage ClearedStage, wave int) error {
-	at := place{stage: stage.number, wave: wave}
-	found := lack{stage: stage.name, account: stage.account}
+func (s ClearedStage) Permit(ctx context.Context, wave int) error {
+	at := place{stage: s.number, wave: wave}
+	found := lack{stage: s.name, account: s.account}
 	var asked []*Object
-	for _, object := range stage.objects {
+	for _, object := range s.objects {
 		if len(object.lacks) > 0 && object.gift.before(at) {
 			found.Permissions, asked = append(found.Permissions, object.lacks...), append(asked, object)
 		}
@@ -243,14 +243,14 @@ func (c Cleared) Permit(ctx context.Context, stage ClearedStage, wave int) error
 	if len(asked) == 0 {
 		return nil
 	}
-	missing, err := stage.target.Missing(ctx, found.Permissions, true)
+	missing, err := s.target.Missing(ctx, found.Permissions, true)
 	if err != nil {
-		return CannotAsk(stage, err)
+		return CannotAsk(s, err)
 	}
 	if len(missing) > 0 {
 		found.Permissions = missing
 		return &failure.Error{
-			Reason: v1.ReasonPermissionsMissing, Kind: failure.Transient, Stage: stage.name, Err: describe([]lack{found}, nil),
+			Reason: v1.ReasonPermissionsMissing, Kind: failure.Transient, Stage: s.name, Err: describe([]lack{found}, nil),
 		}
 	}
 	for _, object := range asked {

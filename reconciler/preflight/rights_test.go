@@ -207,13 +207,12 @@ func TestPermit(t *testing.T) {
 	if _, err := lacks(t.Context(), Input{}, stages); err != nil {
 		t.Fatal(err)
 	}
-	cleared := Cleared{stages: stages}
 	first, last := stages[0].objects[0], stages[0].objects[1] // the binding, and what waits for it
-	if err := cleared.Permit(t.Context(), stages[0], first.Wave()); err != nil || target.fresh > 0 {
+	if err := stages[0].Permit(t.Context(), first.Wave()); err != nil || target.fresh > 0 {
 		t.Errorf("before the binding: %v, %d questions, want none", err, target.fresh)
 	}
 	for stage, wave := range map[int]int{0: last.Wave(), 1: stages[1].objects[0].Wave()} {
-		err := cleared.Permit(t.Context(), stages[stage], wave)
+		err := stages[stage].Permit(t.Context(), wave)
 		failed := failure.From(err)
 		if err == nil || failed.Reason != v1.ReasonPermissionsMissing || failed.Kind != failure.Transient {
 			t.Fatalf("stage %d: got %v, want that a permission is missing", stage, err)
@@ -221,7 +220,7 @@ func TestPermit(t *testing.T) {
 	}
 	target.lacks, target.fresh = nil, 0
 	for range 2 {
-		if err := cleared.Permit(t.Context(), stages[1], 0); err != nil {
+		if err := stages[1].Permit(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
 	}

@@ -82,12 +82,11 @@ func New(cleared preflight.Cleared, stages []Stage, recorded map[inventory.Key]v
 	}
 	for i, clearedStage := range cleared.Stages() {
 		next := &stage{
-			Stage:    stages[i],
-			cleared:  clearedStage,
-			written:  map[inventory.Key]bool{},
-			results:  map[inventory.Key]health.Result{},
-			checks:   unlooked(clearedStage.Checks()),
-			unlooked: len(clearedStage.Checks()) > 0,
+			Stage:   stages[i],
+			cleared: clearedStage,
+			written: map[inventory.Key]bool{},
+			results: map[inventory.Key]health.Result{},
+			checks:  unlooked(clearedStage.Checks()),
 		}
 		next.state = rollout.Stage{
 			Name: clearedStage.Name(), Timeout: next.Timeout, StartedAt: next.StartedAt,
