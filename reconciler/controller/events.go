@@ -13,7 +13,6 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
-	"github.com/stageset/stageset/reconciler/inventory"
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/release"
 	"github.com/stageset/stageset/reconciler/teardown"
@@ -21,9 +20,9 @@ import (
 
 // told is something that a pass has to say. It is noted where it is found out, and told when the pass is concluded.
 type told struct {
-	// about is the object that the event is on; nil is the StageSet. related is another that it is about; the zero Key is none.
+	// about is the object that the event is on; nil is the StageSet. related is another that it is about; nil is none.
 	about   runtime.Object
-	related inventory.Key
+	related *corev1.ObjectReference
 	// kind, reason, action and note are those of the event; an empty kind has a line of the log alone.
 	kind, reason, action, note string
 	// counter, if there is one, counts objects of them.
@@ -46,9 +45,9 @@ func (r *Reconciler) emit(ctx context.Context, snap *snapshot) {
 		if about == nil {
 			about = snap.set
 		}
-		var related runtime.Object
-		if key := what.related; key != (inventory.Key{}) {
-			related = &corev1.ObjectReference{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name}
+		var related runtime.Object // a nil pointer in it would not be nil
+		if what.related != nil {
+			related = what.related
 		}
 		if what.kind != "" {
 			r.Events.Eventf(about, related, what.kind, what.reason, what.action, "%s", note(text))
@@ -68,9 +67,10 @@ func (s *snapshot) tellCorrected(corrected pipeline.Drifts) {
 	if corrected.Objects == 0 {
 		return
 	}
+	first := corrected.First
 	s.tell(told{
 		// An event about the same pair within minutes is only counted, whatever its note is.
-		related: corrected.First,
+		related: &corev1.ObjectReference{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name},
 		kind:    corev1.EventTypeNormal, reason: v1.EventDriftCorrected, action: "Correct", note: "corrected " + corrected.Text,
 		counter: driftCorrected, objects: corrected.Objects,
 	})
@@ -79,8 +79,9 @@ func (s *snapshot) tellCorrected(corrected pipeline.Drifts) {
 // tellDetected notes, once, what others did to applied objects that are not at hand to be applied again.
 func (s *snapshot) tellDetected(found pipeline.Drifts, why string) {
 	if found.Objects > 0 && found.Text != s.memo.detected {
+		first := found.First
 		s.tell(told{
-			related: found.First,
+			related: &corev1.ObjectReference{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name},
 			kind:    corev1.EventTypeWarning, reason: v1.EventDriftDetected, action: "Correct",
 			note: "cannot correct " + found.Text + ": what was applied is not at hand " + why,
 		})
@@ -105,8 +106,9 @@ func (s *snapshot) tellRecreating(deleted release.Recreating) {
 	if deleted.Text == "" {
 		return
 	}
+	first := deleted.First
 	s.tell(told{
-		related: deleted.First,
+		related: &corev1.ObjectReference{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name},
 		kind:    corev1.EventTypeNormal, reason: v1.EventRecreating, action: "Recreate",
 		note: "deleted, to be made anew with a field that cannot be changed: " + deleted.Text,
 	})
