@@ -176,13 +176,8 @@ func TestRemoteTarget(t *testing.T) {
 	if written := n.written(t, here, deployer); len(written) > 0 {
 		t.Errorf("the account wrote here: %v", written)
 	}
-	user := "system:serviceaccount:" + n.namespace + ":" + deployer
 	byHub := func(e cluster.AuditEvent) bool { return e.User == hubUser && e.Namespace == n.namespace }
-	for _, request := range there.Since(t, byHub) {
-		if request.Impersonated != user {
-			t.Errorf("%s %s was asked for as %q, want %s", request.Verb, request.URI, request.Impersonated, user)
-		}
-	}
+	allAs(t, "system:serviceaccount:"+n.namespace+":"+deployer, there.Since(t, byHub))
 
 	// What is deleted there later is what the inventory says.
 	n.delete(t, "app")
@@ -295,9 +290,10 @@ func TestTargetSwitched(t *testing.T) {
 	n.there.WaitFor(t, n.configMap("a"))
 	n.stageSet(t, "app", oneStage("app"))
 	n.WaitFor(t, n.configMap("a"))
+	uid := n.uid(t, n.configMap("a"))
 	n.there.WaitGone(t, n.configMap("a"))
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True", v1.ReasonSucceeded), n.recordsOnly("app", v1.ClusterLocal))
-	n.unchanged(t, n.configMap("a"), n.uid(t, n.configMap("a")))
+	n.unchanged(t, n.configMap("a"), uid)
 }
 
 // recordsOnly holds when the inventories of a StageSet are all of the cluster.

@@ -100,20 +100,25 @@ func TestRemoteTargetByTrust(t *testing.T) {
 	n.absent(t, n.configMap("a"))
 
 	account := "system:serviceaccount:" + n.namespace + ":" + deployer
-	requests := there.Since(t, func(e cluster.AuditEvent) bool { return e.User == issuedHere+account })
-	if len(requests) == 0 {
-		t.Errorf("nobody asked there as %s%s", issuedHere, account)
-	}
-	for _, request := range requests {
-		if request.Impersonated != account {
-			t.Errorf("%s %s was asked for as %q, want %s", request.Verb, request.URI, request.Impersonated, account)
-		}
-	}
+	allAs(t, account, there.Since(t, func(e cluster.AuditEvent) bool { return e.User == issuedHere+account }))
 
 	// What is deleted there later is what the inventory says.
 	n.delete(t, "app")
 	n.gone(t, "app")
 	n.there.WaitGone(t, n.configMap("a"))
+}
+
+// allAs wants requests, each of which impersonates the user.
+func allAs(t testing.TB, user string, requests []cluster.AuditEvent) {
+	t.Helper()
+	if len(requests) == 0 {
+		t.Errorf("nothing was asked for as %s", user)
+	}
+	for _, request := range requests {
+		if request.Impersonated != user {
+			t.Errorf("%s %s was asked for as %q, want %s", request.Verb, request.URI, request.Impersonated, user)
+		}
+	}
 }
 
 // Every key that is wrong is named, and a ConfigMap that is mended is read again.
