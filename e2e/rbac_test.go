@@ -190,6 +190,7 @@ stages:
 		{"second", "priorityclasses", "priorityclasses.scheduling.k8s.io (" + class + ")"},
 	} {
 		for _, verb := range []string{"get", "create", "patch", "delete"} {
+			taken := 0
 			for _, complete := range roles(t, printed) {
 				if !strings.HasSuffix(complete.Name, "-"+lack.account) {
 					continue
@@ -198,10 +199,14 @@ stages:
 				if equality.Semantic.DeepEqual(lacking, complete) {
 					continue // it is another role of the account
 				}
+				taken++
 				n.applyRole(t, lacking)
 				n.request(t, "app", fmt.Sprint(verb, number))
 				n.wait(t, "app", preflight("False", "stage "+lack.account+": "+verb+" "+lack.text, guard))
 				n.applyRole(t, complete)
+			}
+			if taken != 1 {
+				t.Errorf("%s %s is in %d of the roles that are printed, want one", verb, lack.text, taken)
 			}
 		}
 	}
