@@ -30,6 +30,7 @@ import (
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/e2e/process"
 	"github.com/stageset/stageset/reconciler/dial"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/tenant"
@@ -303,17 +304,17 @@ func TestWrongCA(t *testing.T) {
 
 // A server that is set up anew, with a certificate of another CA, is not asked until the Secret has that CA.
 func TestRotatedCA(t *testing.T) {
-	there := newElsewhere(t)
+	address := freeAddress(t)
+	there := elsewhereAt(t, address)
 	h := newHub(t, loopback())
 	h.config.Store(kubeconfig(at(there.URL, there.ca()), "token: t"))
 	if err := h.ask(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	address := there.Listener.Addr().String()
 	there.CloseClientConnections()
 	there.Close()
 
-	again := startElsewhere(t, func(server *httptest.Server) { listen(t, server, address) })
+	again := elsewhereAt(t, address)
 	err := h.ask(t.Context())
 	if failed := failure.From(err); failed.Reason != v1.ReasonTargetUnreachable || failed.Kind != failure.Transient ||
 		!strings.Contains(failed.Error(), "the certificate of the API server is not trusted") {
@@ -328,20 +329,28 @@ func TestRotatedCA(t *testing.T) {
 	}
 }
 
-// listen has a server listen at an address, with a certificate that nobody else has.
-func listen(t testing.TB, server *httptest.Server, address string) {
+// freeAddress is one that nobody is given by chance while nobody listens there.
+func freeAddress(t testing.TB) string {
 	t.Helper()
-	pair, err := tls.X509KeyPair(certificate(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	if err := server.Listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if server.Listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
+	return fmt.Sprintf("127.0.0.1:%d", process.FreePort(t))
+}
+
+// elsewhereAt listens at an address, with a certificate that nobody else has.
+func elsewhereAt(t testing.TB, address string) *elsewhere {
+	t.Helper()
+	return startElsewhere(t, func(server *httptest.Server) {
+		pair, err := tls.X509KeyPair(certificate(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+		if err := server.Listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if server.Listener, err = net.Listen("tcp", address); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // Two hundred rotations leave nothing behind: all tokens share a connection.
@@ -422,8 +431,8 @@ func certificate(t testing.TB) (certificate, key []byte) {
 // T-25: once it is known that nobody answers, nobody waits for that again for a while, whoever asks; and a server that comes
 // back is found again.
 func TestDeadServer(t *testing.T) {
-	there := newElsewhere(t)
-	address := there.Listener.Addr().String()
+	address := freeAddress(t)
+	there := elsewhereAt(t, address)
 	h := newHub(t, loopback())
 	h.config.Store(kubeconfig(at(there.URL, there.ca()), "token: t"))
 	there.Close()
