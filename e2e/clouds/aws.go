@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 )
@@ -13,6 +14,8 @@ import (
 const (
 	AWSCluster = "arn:aws:eks:eu-central-1:123456789012:cluster/production"
 	AWSRole    = "arn:aws:iam::123456789012:role/deployer"
+	// AWSCreating is a cluster that is being made: nothing is known yet of how to reach it.
+	AWSCreating = "arn:aws:eks:eu-central-1:123456789012:cluster/creating"
 )
 
 // awsKey is the access key that everybody gets who shows the token of a ServiceAccount.
@@ -42,12 +45,18 @@ func (c *Clouds) assumeRole(w http.ResponseWriter, r *http.Request) {
 
 // describeCluster is the answer of EKS.
 func (c *Clouds) describeCluster(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/clusters/production" || !strings.Contains(r.Header.Get("Authorization"), "Credential="+awsKey+"/") {
+	name := path.Base(r.URL.Path)
+	known := path.Dir(r.URL.Path) == "/clusters" && (name == "production" || name == "creating")
+	if !known || !strings.Contains(r.Header.Get("Authorization"), "Credential="+awsKey+"/") {
 		answer(w, http.StatusNotFound, map[string]any{"message": "no such cluster"})
 		return
 	}
+	if name == "creating" {
+		answer(w, http.StatusOK, map[string]any{"cluster": map[string]any{"name": name, "status": "CREATING"}})
+		return
+	}
 	answer(w, http.StatusOK, map[string]any{"cluster": map[string]any{
-		"name": "production", "endpoint": c.cluster,
+		"name": name, "endpoint": c.cluster,
 		"certificateAuthority": map[string]any{"data": base64.StdEncoding.EncodeToString([]byte(c.ca))},
 	}})
 }

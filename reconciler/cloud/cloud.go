@@ -69,11 +69,18 @@ type Access struct {
 
 // Exchange gets what a cluster is reached with as the account. Every error is a *failure.Error: those of the account;
 // AccessDenied (Stalled) if the provider says no; TargetUnreachable (Transient) if it does not answer.
-func Exchange(ctx context.Context, cluster Cluster, namespace, name string, account Account) (Access, error) {
+func Exchange(ctx context.Context, cluster Cluster, namespace, name string, account Account) (_ Access, err error) {
 	provider, known := providers[cluster.Provider]
 	if !known || name == "" || namespace == "" {
 		return Access{}, failure.NewStalled(v1.ReasonInvalidSpec, "nobody's token can be exchanged at %q", cluster.Provider)
 	}
+	// The library takes for granted what providers leave out of clusters that are still being made, and it runs where nobody
+	// else would catch it.
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = failure.NewTransient(v1.ReasonTargetUnreachable, "%s: what it says of the cluster is incomplete", cluster.Provider)
+		}
+	}()
 	config, err := auth.GetRESTConfig(ctx, provider,
 		auth.WithClient(accountClient{account: account}), auth.WithServiceAccountNamespace(namespace),
 		auth.WithServiceAccountName(name), auth.WithAudiences(cluster.Audiences...),

@@ -130,6 +130,12 @@ func TestExchange(t *testing.T) {
 		_, err := cloud.Exchange(t.Context(), forAWS, "team-a", "", aws)
 		check(t, err, v1.ReasonInvalidSpec, failure.Stalled, "nobody's token")
 	})
+	t.Run("a cluster that is being made", func(t *testing.T) {
+		soon := forAWS
+		soon.Resource = clouds.AWSCreating
+		_, err := cloud.Exchange(t.Context(), soon, "team-a", "deployer", aws)
+		check(t, err, v1.ReasonTargetUnreachable, failure.Transient, "aws: what it says of the cluster is incomplete")
+	})
 	t.Run("a region without servers", func(t *testing.T) {
 		elsewhere := forAWS
 		elsewhere.Resource = strings.Replace(clouds.AWSCluster, "eu-central-1", "us-east-1", 1)
