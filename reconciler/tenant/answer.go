@@ -73,8 +73,8 @@ func unansweredText(err error) string {
 		return refused.Error()
 	case errors.As(err, &proxy):
 		return proxy.Error()
-	case tooLong(err):
-		return errTooLong.Error()
+	case limitOf(err) != nil:
+		return limitOf(err).Error()
 	case errors.Is(err, context.Canceled):
 		return "the request was canceled"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

@@ -52,6 +52,35 @@ func (zeros) Read(into []byte) (int, error) {
 	return len(into), nil
 }
 
+// Many small values take far more memory than bytes. What stands in texts takes none.
+func TestManyValuesAreCutOff(t *testing.T) {
+	const much = 1 << 20
+	for name, test := range map[string]struct{ answer, want string }{
+		"objects": {
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{},"items":[` + strings.Repeat("{},", much) + `{}]}`,
+			"the API server answers with more than 524288 values",
+		},
+		"lists": {
+			`{"apiVersion":"v1","kind":"ConfigMap","items":` + strings.Repeat("[", much) + strings.Repeat("]", much) + "}",
+			"the API server answers with more than 524288 values",
+		},
+		"text": {
+			`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"` + strings.Repeat(`\",{[`, much) + `"}}`,
+			"",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newFaulty(t)
+			server.serve = func(w http.ResponseWriter, _ *http.Request, _ string) { answer(w, http.StatusOK, test.answer) }
+			client := clientFor(t, newClients(t, tenant.Options{Config: server.config()}), deployer)
+			err := get(t.Context(), client)
+			if got := fmt.Sprint(err); got != test.want && (err != nil || test.want != "") {
+				t.Errorf("got %.200s, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // A list of large objects comes in smaller pages.
 func TestListOfLargeObjects(t *testing.T) {
 	server := newFaulty(t)

@@ -45,7 +45,7 @@ func (c *Client) List(
 		case again != "" && again != next.token:
 			next.token = again
 			continue
-		case tooLong(err) && next.size > 1:
+		case limitOf(err) != nil && next.size > 1:
 			next.size = max(next.size/10, 1)
 			continue
 		case err != nil:
