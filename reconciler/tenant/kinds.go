@@ -23,10 +23,15 @@ const (
 	// proved wrong. It is how late a new CRD is noticed at most, and what keeps a manifest with a made-up kind from
 	// causing a storm of requests.
 	rediscoverPause = time.Second
-	// discoveredPaths and discoveredLength bound the memory: how many answers are remembered, and how long one may be, in
-	// bytes. Both are far above what clusters serve.
-	discoveredPaths  = 4096
-	discoveredLength = 256 << 10
+	// discoveredPaths bounds how many answers are remembered, discoveredLength how long one may be, in bytes, and
+	// discoveredVersions how many versions it may have: all far above what clusters serve.
+	discoveredPaths    = 4096
+	discoveredLength   = 256 << 10
+	discoveredVersions = 100
+	// localDiscovered and remoteDiscovered bound all that is remembered of the cluster that StageSets are in, and of another one,
+	// by the length of the answers, in bytes. A cluster with all of a cloud's kinds has less than two MiB; most of it is not used.
+	localDiscovered  = 8 << 20
+	remoteDiscovered = 512 << 10
 )
 
 // kind is what the path of a request needs to know.
@@ -43,7 +48,9 @@ type discovered struct {
 	versions []string
 	kinds    map[string]kind
 	asked    time.Time
-	doubted  atomic.Bool
+	// size is how much of the bound on all answers it takes.
+	size    int
+	doubted atomic.Bool
 }
 
 // kinds is what is known of the kinds that a cluster serves; all its clients share it. Each group version is asked for by
@@ -53,12 +60,18 @@ type kinds struct {
 	clock   clock.PassiveClock
 	flights singleflight.Group
 
+	// most bounds size, which is the length of all answers in the cache.
+	most int
+
 	mu    sync.Mutex
 	cache *lru.Cache
+	size  int
 }
 
-func newKinds(passive clock.PassiveClock) *kinds {
-	return &kinds{clock: passive, cache: lru.New(discoveredPaths)}
+func newKinds(passive clock.PassiveClock, most int) *kinds {
+	k := &kinds{clock: passive, most: most}
+	k.cache = lru.NewWithEvictionFunc(discoveredPaths, func(_ lru.Key, dropped any) { k.size -= dropped.(*discovered).size })
+	return k
 }
 
 // get finds a kind in its version, or returns a meta.NoKindMatchError.
@@ -142,19 +155,28 @@ func (k *kinds) fetch(ctx context.Context, as *Client, path string) (*discovered
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	answer := &discovered{asked: now}
+	answer := &discovered{asked: now, size: len(path) + len(body)}
 	if err == nil {
 		if err := answer.read(body); err != nil {
 			return nil, unreadable(err)
 		}
 	}
-	if len(body) > discoveredLength {
-		return answer, nil
+	if len(body) <= discoveredLength && len(answer.versions) <= discoveredVersions {
+		k.remember(path, answer)
 	}
+	return answer, nil
+}
+
+// remember keeps an answer in place of those that were not used for longest.
+func (k *kinds) remember(path string, answer *discovered) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.cache.Remove(path)
+	for k.size+answer.size > k.most && k.cache.Len() > 0 {
+		k.cache.RemoveOldest()
+	}
 	k.cache.Add(path, answer)
-	return answer, nil
+	k.size += answer.size
 }
 
 // read understands an APIGroup and an APIResourceList.
@@ -162,7 +184,11 @@ func (d *discovered) read(body []byte) error {
 	var answer struct {
 		Versions  []metav1.GroupVersionForDiscovery `json:"versions"`
 		Preferred metav1.GroupVersionForDiscovery   `json:"preferredVersion"`
-		Resources []metav1.APIResource              `json:"resources"`
+		Resources []struct {
+			Name       string `json:"name"`
+			Kind       string `json:"kind"`
+			Namespaced bool   `json:"namespaced"`
+		} `json:"resources"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return err

@@ -38,6 +38,8 @@ type remotes struct {
 	userAgent string
 
 	mu sync.Mutex
+	// rights are those of everybody on all of them: how much is remembered is bounded for all together.
+	rights *rights
 	// endpoints and clusters are kept by kubeconfig.Access.Endpoint and .Connection.
 	endpoints, clusters *lru.Cache
 }
@@ -54,7 +56,7 @@ func newRemotes(opts Options) *remotes {
 	closeIdle := func(_ lru.Key, value any) { value.(*cluster).transport.(*http.Transport).CloseIdleConnections() }
 	return &remotes{
 		dialer: opts.Dialer, clock: opts.Clock, timeout: opts.RequestTimeout, userAgent: opts.Config.UserAgent,
-		endpoints: lru.New(maxEndpoints), clusters: lru.NewWithEvictionFunc(maxConnections, closeIdle),
+		rights: newRights(opts.Clock), endpoints: lru.New(maxEndpoints), clusters: lru.NewWithEvictionFunc(maxConnections, closeIdle),
 	}
 }
 
@@ -74,7 +76,7 @@ func (r *remotes) cluster(access kubeconfig.Access) (*cluster, error) {
 	config.QPS, config.RateLimiter = -1, nil
 	made := &cluster{
 		config: config, transport: transport, turns: shared.turns, timeout: r.timeout, kinds: shared.kinds,
-		rights: newRights(r.clock),
+		rights: r.rights,
 	}
 	r.clusters.Add(access.Connection(), made)
 	return made, nil
@@ -86,7 +88,8 @@ func (r *remotes) endpoint(key string) *endpoint {
 		return found.(*endpoint)
 	}
 	made := &endpoint{
-		gate: &gate{connect: r.dialer.DialContext, clock: r.clock}, turns: newTurns(remoteInFlight), kinds: newKinds(r.clock),
+		gate:  &gate{connect: r.dialer.DialContext, clock: r.clock},
+		turns: newTurns(remoteInFlight), kinds: newKinds(r.clock, remoteDiscovered),
 	}
 	r.endpoints.Add(key, made)
 	return made

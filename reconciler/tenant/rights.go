@@ -81,7 +81,10 @@ func (a asker) Rules(ctx context.Context, namespace string, fresh bool) (permiss
 		return permissions.Rules{}, err
 	}
 	rules := permissions.Rules{Resources: review.Status.ResourceRules, Incomplete: review.Status.Incomplete}
-	if length <= rightsLength {
+	if len(rules.Resources) > maxRules {
+		return permissions.Rules{Incomplete: true}, nil
+	}
+	if length <= rightsLength && len(rules.Resources) <= rightsRules {
 		a.cluster.rights.add(of, rules, asked)
 	}
 	return rules, nil
@@ -118,10 +121,13 @@ func (c *Client) review(ctx context.Context, resource string, question any) (int
 const (
 	// rightsKept is for how long an account is believed to have the permissions that it had.
 	rightsKept = 30 * time.Second
-	// rightsRemembered bounds how many answers are remembered, and rightsLength how long one may be, in bytes: most have some
-	// dozen rules, but whoever writes roles can have them list thousands of names.
-	rightsRemembered = 512
+	// rightsRemembered bounds how many answers are remembered, rightsLength how long one may be, in bytes, and rightsRules how
+	// many rules it may have: most have some dozen, but whoever writes roles can have them list thousands of names.
+	rightsRemembered = 256
 	rightsLength     = 32 << 10
+	rightsRules      = 512
+	// maxRules is how many rules are compared with what is needed; of an account with more, each permission is asked about.
+	maxRules = 4096
 )
 
 // rightsOf is an account in a namespace. One that was deleted and made again is another one, and so is whoever another
