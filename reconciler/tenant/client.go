@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +41,8 @@ type Client struct {
 	impersonator *Client
 	// server is the URL of another cluster's API server; empty for the cluster that StageSets are in.
 	server string
+	// silent is true once that one has not answered in time: a pass that goes on to ask it would hold its worker each time.
+	silent atomic.Bool
 }
 
 // Account is whom the client acts as.
@@ -264,8 +267,16 @@ func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error
 
 // exchange is send with the error of client-go.
 func (c *Client) exchange(ctx context.Context, request *rest.Request) ([]byte, error) {
+	if c.silent.Load() {
+		return nil, context.DeadlineExceeded
+	}
 	bounded, cancel := context.WithTimeout(unlogged(ctx), c.cluster.timeout)
 	defer cancel()
+	defer func() {
+		if c.server != "" && bounded.Err() != nil && ctx.Err() == nil {
+			c.silent.Store(true)
+		}
+	}()
 	done, err := c.cluster.turns.take(bounded, c.account.Namespace)
 	if err != nil {
 		return nil, err

@@ -98,6 +98,7 @@ func New(opts Options) (*Clients, error) {
 	}
 	opts.Accounts = min(opts.Accounts, maxAbroad)
 	clients.abroad = newTokens(clients.mintAbroad(minter), opts)
+	clients.abroad.distrusts = true
 	return clients, nil
 }
 
@@ -150,7 +151,7 @@ func newCluster(opts Options) (*cluster, error) {
 		transport: transport,
 		turns:     newTurns(opts.InFlight),
 		timeout:   opts.RequestTimeout,
-		kinds:     newKinds(opts.Clock),
+		kinds:     newKinds(opts.Clock, localDiscovered),
 		rights:    newRights(opts.Clock),
 	}, nil
 }

@@ -46,6 +46,9 @@ type elsewhere struct {
 	connections, open atomic.Int64
 	// forbids refuses all that is not about kinds.
 	forbids atomic.Bool
+	// silent keeps all that is not about kinds from being answered until it is closed, if it is not nil.
+	silent     chan struct{}
+	unanswered atomic.Int64
 
 	mu   sync.Mutex
 	seen []asked
@@ -92,6 +95,10 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK,
 			`{"kind":"APIResourceList","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 		return
+	}
+	if e.silent != nil {
+		e.unanswered.Add(1)
+		<-e.silent
 	}
 	if e.forbids.Load() {
 		status(w, http.StatusForbidden, "Forbidden", "not for you")
@@ -476,4 +483,27 @@ func TestDeadServer(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// T-25: a pass that has waited in vain for another cluster's answer does not wait for the next one. The next pass asks again.
+func TestSilentServerIsAskedOnceAPass(t *testing.T) {
+	there := newElsewhere(t)
+	there.silent = make(chan struct{})
+	t.Cleanup(func() { close(there.silent) })
+	h := hubOf(t, newFaulty(t), tenant.Options{Dialer: loopback(), RequestTimeout: 100 * time.Millisecond})
+	h.config.Store(kubeconfig(at(there.URL, there.ca()), "token: t"))
+	for pass := range int64(2) {
+		client, err := h.client(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := get(t.Context(), client); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want no answer in time", err)
+			}
+		}
+		if got := there.unanswered.Load(); got != pass+1 {
+			t.Errorf("%d requests for objects after %d passes, want one each", got, pass+1)
+		}
+	}
 }

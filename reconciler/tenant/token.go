@@ -71,6 +71,8 @@ type tokens struct {
 	clock   clock.PassiveClock
 	timeout time.Duration
 	flights singleflight.Group
+	// distrusts is true for tokens whose servers may refuse what they have just taken, to have us request more.
+	distrusts bool
 
 	mu    sync.Mutex
 	cache *lru.Cache
@@ -99,7 +101,7 @@ func (t *tokens) get(ctx context.Context, of grant) (*token, error) {
 func (t *tokens) replace(ctx context.Context, of grant, rejected *token) (*token, error) {
 	rejected.rejected.Store(true)
 	young := t.clock.Since(rejected.minted) < mintPause
-	if rejected.replacement && !rejected.worked.Load() && young {
+	if rejected.replacement && young && (t.distrusts || !rejected.worked.Load()) {
 		return nil, errRejected
 	}
 	if current := t.evict(of, rejected); current != nil {
