@@ -2,7 +2,9 @@ package tenant
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -87,7 +89,8 @@ func (d Destination) Access() string {
 	if !d.Remote() {
 		return ""
 	}
-	return d.access.Hash() + d.token.String()
+	sum := sha256.Sum256([]byte(d.access.Hash() + d.token.String()))
+	return hex.EncodeToString(sum[:])
 }
 
 // Destination finds a cluster, and reads what leads there as the reference's account. It sends nothing to the cluster
