@@ -2,6 +2,7 @@ package permissions
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -23,20 +24,19 @@ const maxQuestions = 8
 // incomplete answer does not have, a question for each verb of a resource, and where the account may not do that with all
 // objects of the resource, one for each object. What is missing is never said from memory.
 func Missing(ctx context.Context, asker Asker, needed Permissions, fresh bool) (Permissions, error) {
-	var namespaces []string
+	in := map[string]Permissions{}
 	for _, p := range needed {
-		if p.Namespace != "" && !slices.Contains(namespaces, p.Namespace) {
-			namespaces = append(namespaces, p.Namespace)
-		}
+		in[p.Namespace] = append(in[p.Namespace], p)
 	}
-	answers, err := each(ctx, namespaces, func(ctx context.Context, namespace string) (answer, error) {
-		return settle(ctx, asker, of(needed, namespace), fresh)
+	open := in[""]
+	delete(in, "")
+	answers, err := each(ctx, slices.Sorted(maps.Keys(in)), func(ctx context.Context, namespace string) (answer, error) {
+		return settle(ctx, asker, in[namespace], fresh)
 	})
 	if err != nil {
 		return nil, err
 	}
 	var missing Permissions
-	open := of(needed, "")
 	for _, answer := range answers {
 		if answer.final {
 			missing = append(missing, answer.missing...)
@@ -51,11 +51,6 @@ func Missing(ctx context.Context, asker Asker, needed Permissions, fresh bool) (
 		lacks[p] = true
 	}
 	return slices.DeleteFunc(slices.Clone(needed), func(p Permission) bool { return !lacks[p] }), err
-}
-
-// of are the permissions in a namespace.
-func of(all Permissions, namespace string) Permissions {
-	return slices.DeleteFunc(slices.Clone(all), func(p Permission) bool { return p.Namespace != namespace })
 }
 
 // answer is what the rules of one namespace do not allow; final is false where only a question about each permission tells.
@@ -84,8 +79,10 @@ func ask(ctx context.Context, asker Asker, open Permissions) (Permissions, error
 		count[p.unnamed()]++
 	}
 	var several Permissions
+	seen := map[Permission]bool{} // and in the end, whether the account may do it with all objects
 	for _, p := range open {
-		if all := p.unnamed(); count[all] > 1 && !slices.Contains(several, all) {
+		if all := p.unnamed(); count[all] > 1 && !seen[all] {
+			seen[all] = true
 			several = append(several, all)
 		}
 	}
@@ -93,9 +90,10 @@ func ask(ctx context.Context, asker Asker, open Permissions) (Permissions, error
 	if err != nil {
 		return nil, err
 	}
-	return deniedOf(ctx, asker, slices.DeleteFunc(open, func(p Permission) bool {
-		return count[p.unnamed()] > 1 && !slices.Contains(denied, p.unnamed())
-	}))
+	for _, all := range denied {
+		seen[all] = false
+	}
+	return deniedOf(ctx, asker, slices.DeleteFunc(open, func(p Permission) bool { return seen[p.unnamed()] }))
 }
 
 // deniedOf are the permissions that the account does not have, each asked about.
