@@ -117,6 +117,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.conclude(ctx, snap, r.reconcile(ctx, snap))
 	}
 	if !r.abroad.enter(snap.set.Namespace, r.Options.MaxAbroad) {
+		r.emit(ctx, snap)
 		passes.WithLabelValues(v1.ReasonProgressing).Inc()
 		return ctrl.Result{RequeueAfter: minBackoff}, nil
 	}

@@ -29,7 +29,7 @@ func (r *Reconciler) suspended(ctx context.Context, snap *snapshot) outcome {
 // others did to objects that the run does not have.
 func (r *Reconciler) look(ctx context.Context, snap *snapshot, run *release.Run) pipeline.Drifts {
 	seen, err := r.Pipeline.Look(ctx, snap.effective, snap.book.Records(), run.Desired(), r.Clock.Now())
-	if !seen.Health.Healthy() && r.hide(ctx, snap) != nil {
+	if (err != nil || !seen.Health.Healthy()) && r.hide(ctx, snap) != nil {
 		seen = seen.Withheld()
 	}
 	snap.memo.running = notReady(seen, err)
