@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -23,16 +22,8 @@ var (
 // Each link in the documents leads to a file of the repository and, if it names one, to a heading there. A document that is
 // only named is there too.
 func TestLinks(t *testing.T) {
-	documents, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	designs, err := filepath.Glob("designs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := 0
-	for _, document := range slices.Concat(documents, designs, []string{"../README.md", "../ARCHITECTURE.md"}) {
+	for _, document := range documents(t) {
 		text := codeBlock.ReplaceAllString(read(t, document), "")
 		for _, match := range link.FindAllStringSubmatch(text, -1) {
 			target, err := url.Parse(match[1])
@@ -57,6 +48,20 @@ func TestLinks(t *testing.T) {
 	if found == 0 {
 		t.Error("there are no links")
 	}
+}
+
+// documents are the paths of all documents for people, but for templates.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{"*.md", "designs/*.md", "../*.md", "../charts/stageset/README.md"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d documents, %v", pattern, len(paths), err)
+		}
+		found = append(found, paths...)
+	}
+	return found
 }
 
 // leads says what is wrong with a link in a document.

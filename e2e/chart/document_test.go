@@ -5,51 +5,82 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/e2e/examples"
 )
 
-var block = regexp.MustCompile("(?ms)^```\n(.*?)^```$")
-
-// The commands of docs/installing.md do what it says, one after the other, but for those that need a container engine.
+// The commands of docs/installing.md do what it says, one after the other, but for those that it marks.
 func TestInstallingAsDocumented(t *testing.T) {
 	withoutCRDs(t)
 	c := cluster.Shared(t)
-	content, err := os.ReadFile("../../docs/installing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	environment := append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+tools(t)+":"+os.Getenv("PATH"))
-	for _, home := range []string{"HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELM_CACHE_HOME"} {
-		environment = append(environment, home+"="+t.TempDir())
-	}
+	shell := newShell(t, c.Kubeconfig)
 	t.Cleanup(func() {
 		system := cluster.Ref("v1", "Namespace", "", "stageset-system")
 		if err := c.Client(t).Delete(uncancelled{t}.Context(), system); err != nil {
 			t.Error(err)
 		}
 	})
-	ran := 0
-	for _, match := range block.FindAllStringSubmatch(string(content), -1) {
-		if strings.HasPrefix(match[1], "docker ") {
-			continue
-		}
-		ran++
-		command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", match[1])
-		command.Dir, command.Env = filepath.Join("..", ".."), environment
-		if output, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", match[1], err, output)
-		}
-	}
-	if ran != 5 {
-		t.Errorf("%d blocks of commands: to install, to set a key, to upgrade, to uninstall, and to remove the rest", ran)
+	for _, script := range scripts(t, "docs/installing.md") {
+		shell.run(t, script.Text)
 	}
 	for _, object := range []string{"stagesets", "stageinventories", "stagesetpolicies"} {
 		c.WaitGone(t, cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", object+".stages.metio.wtf"))
 	}
+}
+
+// repository is where the documents are.
+const repository = "../.."
+
+// scripts are those of a document that a test can run.
+func scripts(t *testing.T, document string) []examples.Script {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository, document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := examples.Scripts(string(content))
+	if err != nil {
+		t.Fatalf("%s: %v", document, err)
+	}
+	return examples.Runnable(all)
+}
+
+// shell runs scripts as somebody does who has the repository, kubectl and helm, and has pushed images.
+type shell struct {
+	folder      string
+	environment []string
+}
+
+func newShell(t *testing.T, kubeconfig string) shell {
+	t.Helper()
+	s := shell{folder: t.TempDir(), environment: append(os.Environ(),
+		"KUBECONFIG="+kubeconfig, "PATH="+tools(t)+":"+os.Getenv("PATH"),
+		"REGISTRY=registry.example.com/platform", "VERSION=0.1.0")}
+	for _, home := range []string{"HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELM_CACHE_HOME"} {
+		s.environment = append(s.environment, home+"="+t.TempDir())
+	}
+	charts, err := filepath.Abs(filepath.Join(repository, "charts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(charts, filepath.Join(s.folder, "charts")); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs a script, and returns what it prints.
+func (s shell) run(t *testing.T, script string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	command.Dir, command.Env = s.folder, s.environment
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, output)
+	}
+	return string(output)
 }
 
 // tools is a folder with kubectl and helm.

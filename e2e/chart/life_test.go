@@ -165,14 +165,16 @@ func (r *release) refusesOtherPods(t *testing.T) {
 	}
 }
 
-// recovers does what NOTES.txt says to do in an emergency, but for the Pods, and undoes it.
+// recovers does what the notes of the release say to do in an emergency, and undoes it.
 func (r *release) recovers(t *testing.T) {
 	bundles := r.bundles(t)
+	_, command, found := strings.Cut(r.helm(t, "get notes"), "brings them back:\n")
+	if !found {
+		t.Fatal("the notes have no emergency")
+	}
+	newShell(t, r.Kubeconfig).run(t, command)
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		object := cluster.Ref("admissionregistration.k8s.io/v1", kind, "", r.name+"-admission")
-		if err := r.client.Delete(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		r.WaitGone(t, cluster.Ref("admissionregistration.k8s.io/v1", kind, "", r.name+"-admission"))
 	}
 	r.apply(t, "upgrade")
 	cluster.Eventually(t, func(context.Context) error {

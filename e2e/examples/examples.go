@@ -1,9 +1,12 @@
 // Package examples reads the examples of a document: the files that it shows, and the commands, with what they print. It
-// never runs anything itself.
+// never runs anything itself. There are two kinds of documents.
 //
-// A block of yaml is a file, whose name is in a comment on its first line. A block of console is commands, each on a line
-// that begins with "$ ", and on the next one if it ends with a backslash, and what they print. A document has no other
-// blocks, so that there is no example that nobody runs.
+// Of a session (Parse), a block of yaml is a file, whose name is in a comment on its first line. A block of console is
+// commands, each on a line that begins with "$ ", and on the next one if it ends with a backslash, and what they print. It
+// has no other blocks, so that there is no example that nobody runs.
+//
+// Of instructions (Scripts), a block of sh is commands for a shell, all of one purpose. One that no test can run says what it
+// needs, behind the language: "sh needs a registry". A block of yaml or text is no commands.
 package examples
 
 import (
@@ -41,20 +44,14 @@ const (
 // names.
 func Parse(text string) (Document, error) {
 	document := Document{Files: map[string]string{}}
-	lines := strings.Split(text, "\n")
-	for start := 0; start < len(lines); start++ {
-		language, isFence := strings.CutPrefix(lines[start], fence)
-		if !isFence {
-			continue
-		}
-		length := slices.Index(lines[start+1:], fence)
-		if length < 0 {
-			return document, fmt.Errorf("line %d: the block does not end", start+1)
-		}
-		if err := document.add(language, start+2, lines[start+1:start+1+length]); err != nil {
+	blocks, err := blocksOf(text)
+	if err != nil {
+		return document, err
+	}
+	for _, block := range blocks {
+		if err := document.add(block); err != nil {
 			return document, err
 		}
-		start += length + 1
 	}
 	for name := range document.Files {
 		if !slices.ContainsFunc(document.Commands, func(c Command) bool { return c.names(name) }) {
@@ -64,44 +61,68 @@ func Parse(text string) (Document, error) {
 	return document, nil
 }
 
+// block is a fenced block.
+type block struct {
+	info  string // what is behind the opening fence
+	line  int    // of the first line in it, counted from 1
+	lines []string
+}
+
+func blocksOf(text string) ([]block, error) {
+	var blocks []block
+	lines := strings.Split(text, "\n")
+	for start := 0; start < len(lines); start++ {
+		info, isFence := strings.CutPrefix(lines[start], fence)
+		if !isFence {
+			continue
+		}
+		length := slices.Index(lines[start+1:], fence)
+		if length < 0 {
+			return nil, fmt.Errorf("line %d: the block does not end", start+1)
+		}
+		blocks = append(blocks, block{info: info, line: start + 2, lines: lines[start+1 : start+1+length]})
+		start += length + 1
+	}
+	return blocks, nil
+}
+
 // names tells whether c is about a file, or about the directory that it is in.
 func (c Command) names(file string) bool {
 	directory := filepath.Dir(file) + "/"
 	return slices.ContainsFunc(strings.Fields(c.Text), func(word string) bool { return word == file || word == directory })
 }
 
-// add adds a block, which begins at a line.
-func (d *Document) add(language string, line int, block []string) error {
-	switch language {
+func (d *Document) add(b block) error {
+	switch b.info {
 	case "yaml":
 		name, ok := "", false
-		if len(block) > 0 {
-			name, ok = strings.CutPrefix(block[0], "# ")
+		if len(b.lines) > 0 {
+			name, ok = strings.CutPrefix(b.lines[0], "# ")
 		}
 		if !ok || !strings.HasSuffix(name, ".yaml") || !filepath.IsLocal(name) {
-			return fmt.Errorf("line %d: the first line of yaml is not a comment with the name of a file, such as # policy.yaml", line)
+			return fmt.Errorf("line %d: the first line of yaml is not a comment with the name of a file, such as # policy.yaml", b.line)
 		}
 		if _, taken := d.Files[name]; taken {
-			return fmt.Errorf("line %d: there are two files %s", line, name)
+			return fmt.Errorf("line %d: there are two files %s", b.line, name)
 		}
-		d.Files[name] = strings.Join(block, "\n") + "\n"
+		d.Files[name] = strings.Join(b.lines, "\n") + "\n"
 		return nil
 	case "console":
-		return d.addCommands(line, block)
+		return d.addCommands(b)
 	default:
-		return fmt.Errorf("line %d: a block of %q is neither yaml nor console, and is not run", line, language)
+		return fmt.Errorf("line %d: a block of %q is neither yaml nor console, and is not run", b.line, b.info)
 	}
 }
 
-func (d *Document) addCommands(line int, block []string) error {
+func (d *Document) addCommands(b block) error {
 	continued := false
-	for i, text := range block {
+	for i, text := range b.lines {
 		command, isCommand := strings.CutPrefix(text, prompt)
 		switch {
 		case isCommand:
-			d.Commands = append(d.Commands, Command{Line: line + i, Text: command})
+			d.Commands = append(d.Commands, Command{Line: b.line + i, Text: command})
 		case i == 0:
-			return fmt.Errorf("line %d: console does not begin with a command", line)
+			return fmt.Errorf("line %d: console does not begin with a command", b.line)
 		case continued:
 			d.Commands[len(d.Commands)-1].Text += "\n" + text
 		default:

@@ -66,6 +66,26 @@ func TestParseFails(t *testing.T) {
 	}
 }
 
+func TestScripts(t *testing.T) {
+	text := block("sh", "a", "b") + "text\n" + block("yaml", "a: b") + block("sh needs a cloud", "c") + block("text", "d")
+	scripts, err := examples.Scripts(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []examples.Script{{Line: 2, Text: "a\nb\n"}, {Line: 10, Text: "c\n", Needs: "a cloud"}}
+	if diff := cmp.Diff(want, scripts); diff != "" {
+		t.Errorf("scripts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:1], examples.Runnable(scripts)); diff != "" {
+		t.Errorf("scripts that a test runs (-want +got):\n%s", diff)
+	}
+	for _, info := range []string{"", "sh needs ", "bash", "sh a cloud", "console"} {
+		if _, err := examples.Scripts("text\n" + block(info, "a")); err == nil || !strings.HasPrefix(err.Error(), "line 3: ") {
+			t.Errorf("a block of %q: %v", info, err)
+		}
+	}
+}
+
 func TestVisible(t *testing.T) {
 	if got := examples.Visible("NAME   AGE\n\n  a      b\n"); got != "NAME AGE\na b" {
 		t.Errorf("got %q", got)

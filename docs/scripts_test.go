@@ -1,0 +1,71 @@
+package docs_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stageset/stageset/e2e/examples"
+)
+
+// runner is a test that runs all scripts of a document that are not marked as needing something.
+type runner struct {
+	file, test string
+	scripts    int // how many there are; whoever adds one has the test run it, too
+}
+
+// runners are by document. What policies.md shows is a session, all of which is run by TestDocument in e2e/admission.
+var runners = map[string]runner{
+	"certificates.md": {"../e2e/admission/rotation_test.go", "TestNoRequestFailsWhateverHappensToTheSecret", 4},
+	"installing.md":   {"../e2e/chart/document_test.go", "TestInstallingAsDocumented", 6},
+	"tenancy.md":      {"../e2e/documentedrbac_test.go", "TestPrintedRolesAsTheDocumentSays", 1},
+}
+
+var (
+	makeOnly   = regexp.MustCompile(`^(make [^\n]*\n)+$`)
+	makeTarget = regexp.MustCompile(`^[a-z-]+$`)
+)
+
+// Each block of commands in the documents is run by a test, or says what it needs that no test has.
+func TestScripts(t *testing.T) {
+	makefile := read(t, "../Makefile")
+	for _, document := range documents(t) {
+		if document == "policies.md" {
+			continue
+		}
+		scripts, err := examples.Scripts(read(t, document))
+		if err != nil {
+			t.Errorf("%s: %v", document, err)
+		}
+		run := 0
+		for _, script := range examples.Runnable(scripts) {
+			if makeOnly.MatchString(script.Text) {
+				checkTargets(t, makefile, document, script)
+				continue
+			}
+			run++
+		}
+		by := runners[filepath.Base(document)]
+		if run != by.scripts {
+			t.Errorf("%s has %d scripts, and a test (%s) runs %d: run every one, or begin its block with "+
+				"\"```sh needs SOMETHING\" if no test can", document, run, by.test, by.scripts)
+		}
+		if by.test != "" && !strings.Contains(read(t, by.file), "\nfunc "+by.test+"(") {
+			t.Errorf("%s has no %s, which is to run the scripts of %s", by.file, by.test, document)
+		}
+	}
+}
+
+// checkTargets looks for what a script makes. CI makes all of it.
+func checkTargets(t *testing.T, makefile, document string, script examples.Script) {
+	t.Helper()
+	for line := range strings.Lines(script.Text) {
+		command, _, _ := strings.Cut(line, "#")
+		for _, target := range strings.Fields(command)[1:] {
+			if makeTarget.MatchString(target) && !regexp.MustCompile("(?m)^"+target+":").MatchString(makefile) {
+				t.Errorf("%s:%d: there is no target %s", document, script.Line, target)
+			}
+		}
+	}
+}
