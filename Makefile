@@ -14,6 +14,7 @@ TOOL := go tool -modfile=$(CURDIR)/go.tools.mod
 
 .DEFAULT_GOAL := help
 .PHONY: help build bin/stageset-admission bin/stageset-reconciler bin/stagesetctl release-binaries run clean
+.PHONY: part-tools part-program part part-ready
 .PHONY: generate check-generated lint format test test-unit test-cluster test-controlplane test-e2e fuzz bench
 
 help: ## Show what can be made
@@ -46,6 +47,21 @@ run: ## See the product at work: a cluster, a tenant, a release, refusals; until
 
 clean: ## Remove everything that was built
 	rm -rf bin .run
+
+## The same, part by part: what the Tiltfile does without a cluster
+# Where the parts have data, credentials and programs; only its owner can read it.
+PARTS ?= .run/tilt
+part-tools: bin/controlplane bin/kwok bin/source-controller bin/source-controller-crds ## Build what parts are run with
+	umask 077 && go build -buildvcs=false -o $(PARTS)/bin/demo ./e2e/demo
+
+part-program: ## Build the program of PART=admission or PART=reconciler
+	umask 077 && go build -buildvcs=false -o $(PARTS)/bin/stageset-$(PART) ./$(PART)
+
+part: ## Run PART=controlplane, installation, source-controller, git, admission, reconciler or example
+	@exec $(PARTS)/bin/demo --dir $(PARTS) --part $(PART)
+
+part-ready: ## Succeed if PART is ready
+	@exec $(PARTS)/bin/demo --dir $(PARTS) --ready $(PART)
 
 ## Sources
 # The root below which generated files are written: check-generated has another than this.

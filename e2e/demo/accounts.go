@@ -26,6 +26,11 @@ func (a *admin) token(ctx context.Context, namespace, account string) (string, e
 	return request.Status.Token, nil
 }
 
+// kubeconfigOf is where accountKubeconfig writes.
+func (d *demo) kubeconfigOf(namespace, account string) string {
+	return d.file("kubeconfigs", namespace+"-"+account)
+}
+
 // accountKubeconfig writes a kubeconfig with a token of the account, and nothing else of the administrator's.
 func (d *demo) accountKubeconfig(ctx context.Context, namespace, account string) (string, error) {
 	token, err := d.admin.token(ctx, namespace, account)
@@ -33,7 +38,7 @@ func (d *demo) accountKubeconfig(ctx context.Context, namespace, account string)
 		return "", err
 	}
 	name := namespace + "-" + account
-	config, path := clientcmdapi.NewConfig(), d.file("kubeconfigs", name)
+	config, path := clientcmdapi.NewConfig(), d.kubeconfigOf(namespace, account)
 	config.Clusters[name] = &clientcmdapi.Cluster{
 		Server:                   d.admin.config.Host,
 		CertificateAuthority:     d.admin.config.CAFile,

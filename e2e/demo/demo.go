@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,8 +23,8 @@ type demo struct {
 	programs []*program              // those that were started, in that order
 	admin    *admin
 	git      *gitserver.Server
-	tenant   string  // its kubeconfig
-	told     history // of StageSets
+	told     history   // of StageSets
+	echo     io.Writer // of what programs write, besides the files in logs, if set
 }
 
 // step is a part of a run that a reader is told of.
@@ -161,10 +162,7 @@ func (d *demo) leave() bool {
 	if d.kubeconfig != "" && d.admin != nil {
 		tell(d.uninstall())
 	}
-	tell(d.stopPrograms())
-	if d.git != nil {
-		tell(d.git.Close())
-	}
+	tell(d.stop())
 	if ok {
 		d.screen.done("Logs stay in " + d.short(d.file("logs")))
 	}

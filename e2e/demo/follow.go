@@ -76,7 +76,7 @@ func (d *demo) explain() {
 	s.line("kubectl get stagesets --all-namespaces")
 	s.line("kubectl describe stageset %s -n %s", repositoryName, team)
 	s.line("kubectl get stageinventories,deployments,services,configmaps,events -n %s", team)
-	s.text("The tenant's own kubeconfig, with edit in %s and nothing else, is %s.", team, d.short(d.tenant))
+	s.text("The tenant's own kubeconfig, with edit in %s and nothing else, is %s.", team, d.short(d.kubeconfigOf(team, deployer)))
 
 	s.heading("Release something: within ten seconds it is fetched, and told of below.")
 	s.line("cd %s", d.short(d.file(repositoryName)))

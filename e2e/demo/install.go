@@ -21,8 +21,9 @@ import (
 
 // Names that the files in manifests and the chart use.
 const (
-	system = "stageset-system"
-	team   = "team-a"
+	system   = "stageset-system"
+	team     = "team-a"
+	deployer = "deployer" // the tenant's account
 )
 
 // chartFiles is the folder of what the chart installs.

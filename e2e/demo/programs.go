@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -43,6 +44,9 @@ func (d *demo) start(ctx context.Context, name string, options process.Options) 
 	options.Path = d.binary(name)
 	options.Dir = d.dir
 	options.Log = log
+	if d.echo != nil {
+		options.Log = io.MultiWriter(log, d.echo)
+	}
 	started, err := process.Launch(ctx, options)
 	if err != nil {
 		// The error's text has the whole output in it, which is in the file.
@@ -56,7 +60,17 @@ func (d *demo) start(ctx context.Context, name string, options process.Options) 
 		<-started.Done()
 		d.end(&programError{name: name, log: name + ".log", err: fmt.Errorf("it ended by itself (%s)", started.State())})
 	}()
-	return nil
+	return d.noteAddress(options.ReadyURL)
+}
+
+// stop stops everything that was started.
+func (d *demo) stop() error {
+	err := d.stopPrograms()
+	if d.git != nil {
+		err = errors.Join(err, d.git.Close())
+		d.git = nil
+	}
+	return err
 }
 
 // stopPrograms stops them, the last started first, so that each can still say goodbye to those it depends on.
@@ -72,7 +86,14 @@ func (d *demo) stopPrograms() error {
 	return errors.Join(problems...)
 }
 
-func (d *demo) binary(name string) string { return filepath.Join(d.root, "bin", name) }
+// binary is a program of bin. For parts, those of the product are built beside their data: whatever else runs those of bin
+// is not to have them replaced at every save.
+func (d *demo) binary(name string) string {
+	if d.part != "" && strings.HasPrefix(name, "stageset-") {
+		return d.file("bin", name)
+	}
+	return filepath.Join(d.root, "bin", name)
+}
 
 // build makes what is missing in bin, with the Makefile.
 func (d *demo) build(ctx context.Context) (string, error) {
@@ -166,9 +187,7 @@ func (d *demo) startReconciler(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	hashKey, err := d.write("hash-key", key)
+	hashKey, err := d.hashKey()
 	if err != nil {
 		return "", err
 	}
@@ -181,6 +200,17 @@ func (d *demo) startReconciler(ctx context.Context) (string, error) {
 		},
 		ReadyURL: "http://" + addresses[0] + "/readyz",
 	})
+}
+
+// hashKey is the file of the key of the hashes in inventories. A reconciler that is started again has the same.
+func (d *demo) hashKey() (string, error) {
+	const name = "hash-key"
+	if _, err := os.Stat(d.file(name)); err == nil {
+		return d.file(name), nil
+	}
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return d.write(name, key)
 }
 
 // freeAddresses are loopback addresses on which nobody listens now.

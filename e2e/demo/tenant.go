@@ -37,28 +37,24 @@ func (d *demo) makeTenant(ctx context.Context) (string, error) {
 	if err := d.admin.waitFor(ctx, account, func() error { return nil }); err != nil {
 		return "", err
 	}
-	d.tenant, err = d.accountKubeconfig(ctx, team, "deployer")
+	_, err = d.accountKubeconfig(ctx, team, deployer)
 	return "", err
 }
 
-// makeRepository serves a repository, clones it where the reader can commit, and has source-controller fetch it.
+// makeRepository serves a repository and has source-controller fetch it.
 func (d *demo) makeRepository(ctx context.Context) (string, error) {
 	var err error
 	if d.git, err = gitserver.Serve(d.file("git")); err != nil {
 		return "", err
 	}
-	repository, err := d.git.Create(ctx, repositoryName)
+	repository, err := d.git.Open(repositoryName)
+	if errors.Is(err, fs.ErrNotExist) {
+		repository, err = d.fillRepository(ctx)
+	}
 	if err != nil {
 		return "", err
 	}
-	files, err := exampleFiles()
-	if err != nil {
-		return "", err
-	}
-	if _, err := repository.Commit(ctx, files); err != nil {
-		return "", err
-	}
-	if err := d.clone(ctx, repository.Dir()); err != nil {
+	if err := d.noteAddress(repository.URL() + "/info/refs?service=git-upload-pack"); err != nil {
 		return "", err
 	}
 	content, err := manifests.ReadFile("manifests/source.yaml")
@@ -70,6 +66,22 @@ func (d *demo) makeRepository(ctx context.Context) (string, error) {
 	}
 	source := reference(kindGitRepository, team, repositoryName)
 	return "working copy in " + d.short(d.file(repositoryName)), d.admin.hasCondition(ctx, source, "Ready")
+}
+
+// fillRepository makes the repository with the example in it, and clones it where the reader can commit.
+func (d *demo) fillRepository(ctx context.Context) (*gitserver.Repository, error) {
+	repository, err := d.git.Create(ctx, repositoryName)
+	if err != nil {
+		return nil, err
+	}
+	files, err := exampleFiles()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := repository.Commit(ctx, files); err != nil {
+		return nil, err
+	}
+	return repository, d.clone(ctx, repository.Dir())
 }
 
 // exampleFiles are the files of the example, by their path in the repository.
@@ -115,7 +127,7 @@ func (d *demo) kubectl(ctx context.Context, args ...string) (string, bool, error
 		command = exec.CommandContext(ctx, "kubectl", args...)
 	}
 	command.Dir = d.root
-	command.Env = append(os.Environ(), "KUBECONFIG="+d.tenant, "KUBECACHEDIR="+d.file("kubectl-cache"), "KUBERC=off")
+	command.Env = append(os.Environ(), "KUBECONFIG="+d.kubeconfigOf(team, deployer), "KUBECACHEDIR="+d.file("kubectl-cache"), "KUBERC=off")
 	output, err := command.CombinedOutput()
 	if ctx.Err() != nil {
 		return "", false, context.Cause(ctx)

@@ -51,12 +51,20 @@ func openDirectory(path, kubeconfig string) (*os.File, error) {
 			return nil, errors.Join(err, held.Close())
 		}
 	}
-	for _, folder := range []string{"logs", "git", "artifacts", "sources", "kubeconfigs"} {
-		if err := os.Mkdir(filepath.Join(path, folder), 0o700); err != nil {
-			return nil, errors.Join(err, held.Close())
-		}
+	if err := makeFolders(path); err != nil {
+		return nil, errors.Join(err, held.Close())
 	}
 	return held, nil
+}
+
+// makeFolders makes what is missing in the directory of a run.
+func makeFolders(path string) error {
+	for _, folder := range []string{"logs", "git", "artifacts", "sources", "kubeconfigs"} {
+		if err := os.MkdirAll(filepath.Join(path, folder), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lock locks a file, and makes it if it is missing.

@@ -68,19 +68,39 @@ func (s *Server) Close() error {
 // repositoryName keeps a name inside the folder and in an URL.
 var repositoryName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-// Create makes an empty repository.
-func (s *Server) Create(ctx context.Context, name string) (*Repository, error) {
+// Open is a repository that is in the folder, perhaps from an earlier server. If it is not, the error is fs.ErrNotExist.
+func (s *Server) Open(name string) (*Repository, error) {
+	r, err := s.repository(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(r.dir); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// repository is one that may be there or not.
+func (s *Server) repository(name string) (*Repository, error) {
 	if !repositoryName.MatchString(name) {
 		return nil, fmt.Errorf("repository name %q: want lower-case letters, digits and dashes", name)
 	}
-	r := &Repository{
+	return &Repository{
 		git: s.git,
 		dir: filepath.Join(s.dir, name+".git"),
 		url: fmt.Sprintf("http://%s/%s.git", s.host, name),
+	}, nil
+}
+
+// Create makes an empty repository.
+func (s *Server) Create(ctx context.Context, name string) (*Repository, error) {
+	r, err := s.repository(name)
+	if err != nil {
+		return nil, err
 	}
 	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		return nil, err
 	}
-	_, err := r.run(ctx, nil, "init", "--quiet", "--bare", "--initial-branch="+Branch)
+	_, err = r.run(ctx, nil, "init", "--quiet", "--bare", "--initial-branch="+Branch)
 	return r, err
 }

@@ -1,6 +1,7 @@
 package gitserver_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -59,6 +60,38 @@ func TestPushOverHTTPIsRefused(t *testing.T) {
 	}
 	if got, _, _ := strings.Cut(git(t, "ls-remote", repository.URL(), gitserver.Branch), "\t"); got != want {
 		t.Errorf("the branch is at %s, want %s", got, want)
+	}
+}
+
+func TestAnotherServerOfTheSameFolder(t *testing.T) {
+	dir := t.TempDir()
+	var want string
+	for _, open := range []func(*gitserver.Server) (*gitserver.Repository, error){
+		func(s *gitserver.Server) (*gitserver.Repository, error) {
+			if _, err := s.Open("fleet"); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("before there is one: %v", err)
+			}
+			return s.Create(t.Context(), "fleet")
+		},
+		func(s *gitserver.Server) (*gitserver.Repository, error) { return s.Open("fleet") },
+	} {
+		server, err := gitserver.Serve(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repository, err := open(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			want = repository.MustCommit(t, map[string]string{"a": "1"})
+		}
+		if got, _, _ := strings.Cut(git(t, "ls-remote", repository.URL(), gitserver.Branch), "\t"); got != want {
+			t.Errorf("the branch is at %q, want %s", got, want)
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
