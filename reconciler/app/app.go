@@ -45,6 +45,15 @@ const gcPercent = 25
 // renderCacheSize bounds the manifests that are kept between passes, in bytes.
 const renderCacheSize = 64 << 20
 
+// The lease ends this long after its holder was killed, and whoever waits for it asks after the retry period, or up to 2.2 times
+// that. It has to see the last renewal and the end, so that it leads 4.4 retry periods after the lease at the latest; and 2.2
+// after one that ends in order, and gives the lease up. It is short for that: the writes are few and tiny for an API server.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 400 * time.Millisecond
+)
+
 // requestTimeout bounds a request of the reconciler's own, as package tenant bounds those of tenants: a little more than the
 // API server's own limit. A worker must not wait for an answer that never comes.
 const requestTimeout = 65 * time.Second
@@ -111,6 +120,7 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 	if err != nil {
 		return nil, err
 	}
+	lease, renew, retry := leaseDuration, renewDeadline, retryPeriod
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: newScheme(),
 		Client: client.Options{HTTPClient: bounded},
@@ -118,13 +128,17 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 		Cache: cache.Options{
 			DefaultTransform: controller.Lean, DefaultNamespaces: options.Watch.Cache(),
 		},
-		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
-		HealthProbeBindAddress:        options.HealthAddress,
-		PprofBindAddress:              options.Debug.Address,
-		LeaderElection:                options.LeaderElect,
-		LeaderElectionID:              options.leaseName(),
-		LeaderElectionNamespace:       options.Namespace,
+		Metrics:                 metricsserver.Options{BindAddress: options.MetricsAddress},
+		HealthProbeBindAddress:  options.HealthAddress,
+		PprofBindAddress:        options.Debug.Address,
+		LeaderElection:          options.LeaderElect,
+		LeaderElectionID:        options.leaseName(),
+		LeaderElectionNamespace: options.Namespace,
+		// Given up when all passes have ended: a pass ends at once, since its requests end with its context.
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &lease,
+		RenewDeadline:                 &renew,
+		RetryPeriod:                   &retry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
