@@ -12,8 +12,8 @@ func TestPartsThatCannotBe(t *testing.T) {
 		code int
 		want string
 	}{
-		"unknown":                 {[]string{"--part=database"}, exitUsage, `there is no part "database", but admission, controlplane, `},
-		"unknown, asked":          {[]string{"--ready=database"}, exitUsage, `there is no part "database"`},
+		"unknown":                 {[]string{"--part=database"}, exitUsage, `no part "database", but admission, controlplane, `},
+		"unknown, asked":          {[]string{"--ready=database"}, exitUsage, `no part "database"`},
 		"asked without a start":   {[]string{"--ready=git"}, exitFailure, "git is not ready: "},
 		"without a control plane": {[]string{"--part=git"}, exitFailure, "the part controlplane has to run first: "},
 	} {

@@ -18,9 +18,9 @@ import (
 
 var root = filepath.Join("..", "..")
 
-// signatures are the parameters of those functions of Tilt that the Tiltfile uses, as https://docs.tilt.dev/api.html has them;
-// one with a question mark may be left out. What is not here does not exist: load neither, because an extension is code from
-// elsewhere that nothing pins.
+// signatures are the parameters of those functions of Tilt that the Tiltfile uses, as https://docs.tilt.dev/api.html has
+// them; one with a question mark may be left out. What is not here does not exist: load neither, because an extension is code
+// from elsewhere that nothing pins.
 var signatures = map[string]string{
 	"config.define_bool": "name args? usage?",
 	"config.parse":       "",
@@ -209,7 +209,7 @@ func (c call) texts(t *testing.T, parameter string) []string {
 	}
 	list, ok := c[parameter].(*starlark.List)
 	if !ok {
-		t.Fatalf("%s is %v, want a list: a command that is a string has a shell that a signal may end first", parameter, c[parameter])
+		t.Fatalf("%s is %v, want a list: of a string a shell would be made, which signals may end first", parameter, c[parameter])
 	}
 	var texts []string
 	for element := range list.Elements() {
