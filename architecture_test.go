@@ -62,6 +62,7 @@ var importers = []struct {
 	{module + "/reconciler/dial", "stagesetctl", []string{"stagesetctl/render"}},
 	{module + "/reconciler/permissions", "stagesetctl", []string{"stagesetctl/app", "stagesetctl/render"}},
 	{module + "/reconciler/source", "stagesetctl", []string{"stagesetctl/app", "stagesetctl/render"}},
+	{module + "/reconciler/workload", "stagesetctl", []string{"stagesetctl/render"}},
 	{module + "/process", ".", []string{"admission/app", "reconciler/app"}},
 
 	{"k8s.io/apiserver", ".", []string{"policies/internal/celenv"}},

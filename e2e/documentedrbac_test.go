@@ -77,6 +77,23 @@ func documentedCommands(t *testing.T, name, beginning string, replace ...string)
 	return commands
 }
 
+// documentedYAML is the first block of YAML in a document that has a text in it, with texts replaced, each by the one that
+// follows it.
+func documentedYAML(t testing.TB, name, has string, replace ...string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range yamlBlock.FindAllStringSubmatch(string(content), -1) {
+		if strings.Contains(block[1], has) {
+			return strings.NewReplacer(replace...).Replace(block[1])
+		}
+	}
+	t.Fatalf("%s has no block with %q", name, has)
+	return ""
+}
+
 // writeFiles is a new directory with these files.
 func writeFiles(t *testing.T, texts map[string]string) string {
 	t.Helper()

@@ -198,7 +198,13 @@ func TestSharingAcrossNamespacesIsPlainRBAC(t *testing.T) {
 	revision := owner.source(t, "shared", map[string]string{"settings.yaml": configMap("settings", "1")})
 	owner.stageSet(t, "shared", oneStage("shared"))
 	owner.Apply(t, readerRole(owner.namespace, "shared"))
-	guest.grant(t, owner.namespace, deployer, "Role", "read-shared")
+	for _, readable := range [][]string{ // as the document says, once more for dependsOn
+		{"platform-charts", "source"},
+		{"platform-charts", "stageset", "source.toolkit.fluxcd.io", v1.GroupVersion.Group, "gitrepositories", "stagesets"},
+	} {
+		owner.Apply(t, documentedYAML(t, "tenancy.md", "name: team-a-reads-platform-charts",
+			append(readable, "platform", owner.namespace, "charts", "shared", "team-a", guest.namespace)...))
+	}
 	mark := s.Audit(t)
 	const source = `
 serviceAccountName: deployer

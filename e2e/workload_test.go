@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -25,17 +24,7 @@ const (
 // documentedTrust is the AuthenticationConfiguration of docs/multi-cluster.md, by which the other cluster trusts this one.
 func documentedTrust(t testing.TB) string {
 	t.Helper()
-	content, err := os.ReadFile("../docs/multi-cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range yamlBlock.FindAllStringSubmatch(string(content), -1) {
-		if strings.Contains(block[1], "kind: AuthenticationConfiguration") {
-			return block[1]
-		}
-	}
-	t.Fatal("the document has no AuthenticationConfiguration")
-	return ""
+	return documentedYAML(t, "multi-cluster.md", "kind: AuthenticationConfiguration")
 }
 
 // trusted lets the account's token be used on the other cluster, to impersonate the account there.

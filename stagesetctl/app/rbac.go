@@ -1,9 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,6 +24,7 @@ import (
 // grantOptions are the flags of the command rbac.
 type grantOptions struct {
 	connection
+	grantees
 	file, role, artifacts string
 	directories           []string
 	missing               bool
@@ -36,13 +39,21 @@ func (c *cli) rbacCommand() *cobra.Command {
 refers to, to apply and delete what its stages render, and to give others what roles and bindings among that give. What is in
 a namespace is granted by kind, what is in none, and what is only read, by name.
 
-Sources are read, and stages rendered, as you: you have to be allowed to get the StageSet, its sources, and the ConfigMaps
-and Secrets of postBuild.substituteFrom; with --missing, to impersonate its accounts too, as edit and admin allow in a
-namespace. Artifacts are downloaded from where the sources say that they are, unless --artifact-server or --source says
-otherwise. Nothing is written to the cluster.`,
+Sources are read, and stages rendered, as you: you have to be allowed to get the StageSet, its sources, the ConfigMaps
+and Secrets of postBuild.substituteFrom, and the ConfigMap of kubeConfig; with --missing, to impersonate its accounts too, as
+edit and admin allow in a namespace. Artifacts are downloaded from where the sources say that they are, unless
+--artifact-server or --source says otherwise. Nothing is written to a cluster.
+
+A StageSet with kubeConfig needs roles in two clusters: --cluster says in which. With "home" it is the StageSet's own, where
+what leads to the other one is read, and the sources. With "target" it is the other one, where the user that kubeConfig leads
+to needs to impersonate the accounts, and these need what they apply. What kinds there are in that one, and with --missing
+what the accounts have, is asked as you, by --target-kubeconfig or --target-context.`,
 		Example: `  kubectl -n flux-system port-forward service/source-controller 8080:80 &
   stagesetctl rbac shop/frontend --artifact-server http://localhost:8080 | kubectl apply -f -
-  stagesetctl rbac --filename stageset.yaml --source GitRepository/shop/frontend=deploy/ --missing`,
+  stagesetctl rbac --filename stageset.yaml --source GitRepository/shop/frontend=deploy/ --missing
+  stagesetctl rbac shop/abroad --cluster home | kubectl apply -f -
+  stagesetctl rbac shop/abroad --cluster target --target-context abroad --target-user hub | \
+    kubectl --context abroad apply -f -`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -53,7 +64,8 @@ otherwise. Nothing is written to the cluster.`,
 		},
 	}
 	flags := command.Flags()
-	o.addFlags(flags)
+	o.connection.addFlags(flags)
+	o.grantees.addFlags(command)
 	flags.StringVarP(&o.file, "filename", "f", "", "File with a StageSet, which does not have to be in the cluster.")
 	flags.BoolVar(&o.missing, "missing", false, "Print only what the accounts do not have yet.")
 	flags.StringVar(&o.role, "as-role", "", "Name of what is printed (default stageset-NAMESPACE-NAME).")
@@ -73,26 +85,35 @@ func (c *cli) rbac(ctx context.Context, cmd *cobra.Command, o *grantOptions, nam
 	if err != nil {
 		return misused(cmd, "has %w", err)
 	}
-	config, home, err := o.config()
+	if err := o.grantees.check(); err != nil {
+		return misused(cmd, "has %w", err)
+	}
+	home, namespace, err := o.cluster()
 	if err != nil {
 		return err
 	}
-	cluster, err := render.NewCluster(config)
-	if err != nil {
-		return fmt.Errorf("the kubeconfig: %w", err)
-	}
-	set, err := c.stageSet(ctx, cluster, o.file, name)
+	set, err := c.stageSet(ctx, home, o.file, name)
 	if err != nil {
 		return err
 	}
 	if set.Namespace == "" {
-		set.Namespace = home
+		set.Namespace = namespace
 	}
-	stages, err := cluster.Release(ctx, set, options)
+	if err := o.choose(set, o.missing); err != nil {
+		return err
+	}
+	if options.Target, err = o.targetCluster(o.connection); err != nil {
+		return err
+	}
+	release, err := home.Release(ctx, set, options)
 	if err != nil {
 		return err
 	}
-	granted, err := o.grants(ctx, cluster, set, stages)
+	asked := home
+	if o.elsewhere() {
+		asked = options.Target
+	}
+	granted, err := o.grants(ctx, asked, set, release)
 	if err != nil {
 		return err
 	}
@@ -100,10 +121,23 @@ func (c *cli) rbac(ctx context.Context, cmd *cobra.Command, o *grantOptions, nam
 		_, err := fmt.Fprintln(c.Err, "Nothing is missing.")
 		return err
 	}
-	if _, err := fmt.Fprintln(c.Out, listNote); err != nil {
+	if _, err := fmt.Fprintln(c.Out, listNote+o.bindingNote()); err != nil {
 		return err
 	}
-	return c.print(append(namespaces(cluster.NewNamespaces(ctx, stages), granted), granted...)...)
+	return c.print(append(namespaces(release.NewNamespaces(ctx, o.elsewhere()), granted), granted...)...)
+}
+
+// cluster is the cluster that the flags name, and the namespace of what names none.
+func (o *connection) cluster() (*render.Cluster, string, error) {
+	config, namespace, err := o.config()
+	if err != nil {
+		return nil, "", err
+	}
+	cluster, err := render.NewCluster(config)
+	if err != nil {
+		return nil, "", fmt.Errorf("the kubeconfig: %w", err)
+	}
+	return cluster, namespace, nil
 }
 
 // listNote is what is said of the one permission that is not needed.
@@ -151,46 +185,41 @@ func (o *grantOptions) render() (render.Options, error) {
 	return options, nil
 }
 
-// grants are the roles and bindings that the accounts of the release need, or those that they lack.
+// grants are the roles and bindings that the accounts of the release need, or those that they lack. What they have is asked
+// of the cluster.
 func (o *grantOptions) grants(
-	ctx context.Context, cluster *render.Cluster, set *v1.StageSet, stages []render.Stage,
+	ctx context.Context, cluster *render.Cluster, set *v1.StageSet, release *render.Release,
 ) ([]any, error) {
-	needs := cluster.Needs(set, stages)
+	needs := slices.DeleteFunc(release.Needs(), func(need render.Need) bool { return need.Elsewhere != o.elsewhere() })
 	var granted []any
 	for _, need := range needs {
+		to, err := o.grantee(set, need)
+		if err != nil {
+			return nil, err
+		}
 		wanted := need.Exactly
 		if o.missing {
-			var err error
-			if wanted, err = cluster.Missing(ctx, set.Namespace, need); err != nil {
+			if wanted, err = cluster.Missing(ctx, username(*to), need); err != nil {
 				return nil, err
 			}
 		}
-		role := o.role
-		if role == "" {
-			role = "stageset-" + set.Namespace + "-" + set.Name
-		}
-		if len(needs) > 1 {
+		role := cmp.Or(o.role, "stageset-"+set.Namespace+"-"+set.Name)
+		if len(needs) > 1 && need.Account != "" {
 			role += "-" + need.Account
 		}
-		account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: set.Namespace, Name: need.Account}
-		granted = append(granted, rolesFor(role, account, need.Granted(wanted))...)
+		granted = append(granted, rolesFor(role, to, need.Granted(wanted))...)
 	}
 	return granted, nil
 }
 
-// rolesFor are a role for each namespace, and one for the cluster, that give an account permissions.
-func rolesFor(name string, account rbacv1.Subject, all permissions.Permissions) []any {
+// rolesFor are a role for each namespace, and one for the cluster, that give somebody permissions; nil is nobody yet.
+func rolesFor(name string, to *rbacv1.Subject, all permissions.Permissions) []any {
 	byNamespace := map[string]permissions.Permissions{}
-	var names []string
 	for _, p := range all {
-		if byNamespace[p.Namespace] == nil {
-			names = append(names, p.Namespace)
-		}
 		byNamespace[p.Namespace] = append(byNamespace[p.Namespace], p)
 	}
-	slices.Sort(names)
 	var granted []any
-	for _, namespace := range names {
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
 		rules := permissions.PolicyRules(byNamespace[namespace])
 		about := metav1.ObjectMeta{Namespace: namespace, Name: name}
 		kind := func(kind string) metav1.TypeMeta {
@@ -199,17 +228,22 @@ func rolesFor(name string, account rbacv1.Subject, all permissions.Permissions) 
 		ref := func(kind string) rbacv1.RoleRef {
 			return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
 		}
+		role, binding := any(&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: about, Rules: rules}), any(nil)
 		if namespace == "" {
-			granted = append(granted,
-				&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: about, Rules: rules},
-				&rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: about, RoleRef: ref("ClusterRole"),
-					Subjects: []rbacv1.Subject{account}})
-			continue
+			role = &rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: about, Rules: rules}
 		}
-		granted = append(granted,
-			&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: about, Rules: rules},
-			&rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: about, RoleRef: ref("Role"),
-				Subjects: []rbacv1.Subject{account}})
+		switch {
+		case to == nil:
+		case namespace == "":
+			binding = &rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: about,
+				RoleRef: ref("ClusterRole"), Subjects: []rbacv1.Subject{*to}}
+		default:
+			binding = &rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: about,
+				RoleRef: ref("Role"), Subjects: []rbacv1.Subject{*to}}
+		}
+		if granted = append(granted, role); binding != nil {
+			granted = append(granted, binding)
+		}
 	}
 	return granted
 }

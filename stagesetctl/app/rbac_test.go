@@ -65,6 +65,13 @@ value: 1`})
 }
 
 func TestRBACSaysWhatIsWrong(t *testing.T) {
+	cluster.Shared(t).Apply(t, leadsAbroad)
+	file := written(t, map[string]string{
+		"shop": shop, "abroad": abroad, "nobodys": nobodys,
+	})
+	content := written(t, map[string]string{"a.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"})
+	placeholders := strings.NewReplacer("KUBECONFIG", cluster.Shared(t).Kubeconfig, "SHOP", file("shop"),
+		"ABROAD", file("abroad"), "NOBODYS", file("nobodys"), "CONTENT", content(""))
 	for name, test := range map[string]struct {
 		arguments []string
 		want      string
@@ -83,15 +90,37 @@ func TestRBACSaysWhatIsWrong(t *testing.T) {
 		"a name without more": {
 			arguments: []string{"/b", "--kubeconfig", "KUBECONFIG"}, want: `"/b" is no StageSet: it must be NAMESPACE/NAME`,
 		},
+		"an odd reconciler": {arguments: []string{"a/b", "--reconciler", "a"}, want: `--reconciler, but "a" is no account`},
+		"an odd cluster":    {arguments: []string{"a/b", "--cluster", "a"}, want: `--cluster is "a": it must be home or target`},
+		"no other cluster": {
+			arguments: []string{"-f", "SHOP", "--kubeconfig", "KUBECONFIG", "--cluster", "target"},
+			want:      "spec.kubeConfig is not set: there is no other cluster",
+		},
+		"two clusters": {
+			arguments: []string{"-f", "ABROAD", "--kubeconfig", "KUBECONFIG"},
+			want:      "spec.kubeConfig is set, and roles are needed in two clusters: print those of the StageSet's own with --cluster",
+		},
+		"what is missing in an unknown cluster": {
+			arguments: []string{"-f", "ABROAD", "--kubeconfig", "KUBECONFIG", "--cluster", "target", "--missing"},
+			want:      "only that one knows: say how you reach it with --target-kubeconfig or --target-context",
+		},
+		"what an unknown user is missing": {
+			arguments: []string{
+				"-f", "ABROAD", "--kubeconfig", "KUBECONFIG", "--cluster", "target", "--missing", "--target-kubeconfig", "KUBECONFIG",
+				"--source", "GitRepository/default/app=CONTENT", "--source", "GitRepository/default/more=CONTENT",
+			},
+			want: "the user that spec.kubeConfig leads to may lack something: name it with --target-user",
+		},
+		"nobody": {
+			arguments: []string{"-f", "NOBODYS", "--kubeconfig", "KUBECONFIG", "--source", "GitRepository/shop/app=CONTENT"},
+			want:      "no account is named for all of it: set spec.serviceAccountName, or the serviceAccountName of each stage",
+		},
 		"an absent StageSet": {arguments: []string{"a/b", "--kubeconfig", "KUBECONFIG"}, want: "the StageSet: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			arguments := []string{"rbac"}
 			for _, argument := range test.arguments {
-				if argument == "KUBECONFIG" {
-					argument = cluster.Shared(t).Kubeconfig
-				}
-				arguments = append(arguments, argument)
+				arguments = append(arguments, placeholders.Replace(argument))
 			}
 			out, stderr, code := run(t, "", arguments...)
 			if code != app.ExitFailure || !strings.Contains(stderr, test.want) || out != "" {

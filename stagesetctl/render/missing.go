@@ -13,19 +13,19 @@ import (
 	"github.com/stageset/stageset/reconciler/permissions"
 )
 
-// Missing is what of its needs an account of the namespace does not have. It is asked as the account, which whoever runs the
-// command has to be allowed to impersonate.
-func (c *Cluster) Missing(ctx context.Context, namespace string, need Need) (permissions.Permissions, error) {
+// Missing is what of its needs a user does not have. It is asked as that user, whom whoever runs the command has to be allowed
+// to impersonate.
+func (c *Cluster) Missing(ctx context.Context, user string, need Need) (permissions.Permissions, error) {
 	config := rest.CopyConfig(c.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + need.Account}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	client, err := authorization.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	missing, err := permissions.Missing(ctx, asker{client}, need.Exactly, true)
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("to know what service account %s/%s may do already, you have to be allowed to impersonate it, "+
-			"as the roles edit and admin allow in its namespace: %w", namespace, need.Account, err)
+		return nil, fmt.Errorf("to know what %s may do already, you have to be allowed to impersonate it; for accounts of a "+
+			"namespace, the roles edit and admin allow that: %w", user, err)
 	}
 	return missing, err
 }

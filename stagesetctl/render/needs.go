@@ -17,9 +17,12 @@ import (
 	"github.com/stageset/stageset/reconciler/permissions"
 )
 
-// Need is what an account needs.
+// Need is what an account needs in one cluster.
 type Need struct {
-	// Account is its name.
+	// Elsewhere is true in the cluster that spec.kubeConfig leads to, and false in the StageSet's own.
+	Elsewhere bool
+	// Account is the name of the account. It is empty for what no account is named for, which the reconciler does, and
+	// elsewhere the user that spec.kubeConfig leads to, who also impersonates the accounts.
 	Account string
 	// Exactly are the permissions for each object, by name.
 	Exactly permissions.Permissions
@@ -39,58 +42,90 @@ func (n Need) Granted(missing permissions.Permissions) permissions.Permissions {
 	return granted
 }
 
-// needs collects what accounts need.
-type needs struct {
-	cluster *Cluster
-	set     *v1.StageSet
-	defined map[schema.GroupKind]string
-	of      map[string]*Need
+// who is an account in a cluster, as a Need has both.
+type who struct {
+	elsewhere bool
+	account   string
 }
 
-// Needs are what the accounts of a release need for it, by account: to read what the StageSet refers to, to apply and delete
-// the objects, and to give others what roles and bindings among them give. Objects in no namespace, and what is only read,
-// are needed by name.
-func (c *Cluster) Needs(set *v1.StageSet, stages []Stage) []Need {
-	n := needs{cluster: c, set: set, defined: map[schema.GroupKind]string{}, of: map[string]*Need{}}
-	for _, stage := range stages {
+func compareWho(a, b who) int {
+	if a.elsewhere != b.elsewhere {
+		if a.elsewhere {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Compare(a.account, b.account)
+}
+
+// needs collects what accounts need.
+type needs struct {
+	*Release
+	defined map[schema.GroupKind]string
+	of      map[who]*Need
+}
+
+// Needs are what the accounts of a release need for it, by cluster and account: to read what the StageSet refers to, to apply
+// and delete the objects, to give others what roles and bindings among them give, and to get to another cluster. Objects in
+// no namespace, and what is only read, are needed by name.
+func (r *Release) Needs() []Need {
+	n := needs{Release: r, defined: map[schema.GroupKind]string{}, of: map[who]*Need{}}
+	for _, stage := range r.Stages {
 		for _, object := range stage.Objects {
 			n.define(object)
 		}
 	}
-	n.references(stages)
-	for _, stage := range stages {
+	n.references()
+	n.kubeConfig()
+	for _, stage := range r.Stages {
+		n.readyChecks(stage)
 		for _, object := range stage.Objects {
 			n.object(stage, object)
-			n.gives(stage, stages, object)
+			n.gives(stage, object)
 		}
 	}
 	all := make([]Need, 0, len(n.of))
-	for _, account := range slices.Sorted(maps.Keys(n.of)) {
-		all = append(all, *n.of[account])
+	for _, by := range slices.SortedFunc(maps.Keys(n.of), compareWho) {
+		all = append(all, *n.of[by])
 	}
 	return all
 }
 
-// NewNamespaces are the namespaces that a release makes, and that there are not: roles in them cannot be made before.
-func (c *Cluster) NewNamespaces(ctx context.Context, stages []Stage) []string {
+// NewNamespaces are the namespaces that there are not and that a release makes, or that it needs in another cluster to be
+// let in: roles in them cannot be made before. Of a cluster that is not known, all are taken to be missing.
+func (r *Release) NewNamespaces(ctx context.Context, elsewhere bool) []string {
+	if elsewhere != r.Elsewhere() {
+		return nil
+	}
 	var names []string
-	for _, stage := range stages {
+	if elsewhere {
+		names = append(names, r.set.Namespace)
+	}
+	for _, stage := range r.Stages {
 		for _, object := range stage.Objects {
-			isNamespace := object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Namespace"})
-			if isNamespace && c.lacksNamespace(ctx, object.GetName()) {
+			if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
 				names = append(names, object.GetName())
 			}
 		}
 	}
-	return names
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		known := !elsewhere || r.target != nil
+		return known && !r.in(elsewhere).lacksNamespace(ctx, name)
+	})
 }
 
-// add adds needs of an account.
-func (n *needs) add(account string, byKind bool, all permissions.Permissions) {
-	need := n.of[account]
+// applies is who applies a stage.
+func (n *needs) applies(stage Stage) who {
+	return who{elsewhere: n.Elsewhere(), account: stage.Account}
+}
+
+// add adds needs.
+func (n *needs) add(by who, byKind bool, all permissions.Permissions) {
+	need := n.of[by]
 	if need == nil {
-		need = &Need{Account: account, ByKind: map[permissions.Permission]bool{}}
-		n.of[account] = need
+		need = &Need{Elsewhere: by.elsewhere, Account: by.account, ByKind: map[permissions.Permission]bool{}}
+		n.of[by] = need
 	}
 	need.Exactly = append(need.Exactly, all...)
 	for _, p := range all {
@@ -113,9 +148,9 @@ func (n *needs) define(object build.Object) {
 	n.defined[kind] = text("spec", "names", "plural")
 }
 
-// resource is the resource of a kind; empty if nobody knows it.
-func (n *needs) resource(kind schema.GroupKind) string {
-	if mapping, err := n.cluster.kinds.RESTMapping(kind); err == nil {
+// resource is the resource of a kind in a cluster; empty if nobody knows it.
+func (n *needs) resource(elsewhere bool, kind schema.GroupKind) string {
+	if mapping, err := n.in(elsewhere).kinds.RESTMapping(kind); err == nil {
 		return mapping.Resource.Resource
 	}
 	if kind.Group == v1.SourceGroup || kind.Group == v1.GroupVersion.Group { // which may still have to be installed
@@ -126,54 +161,59 @@ func (n *needs) resource(kind schema.GroupKind) string {
 }
 
 // read are the permissions to read one object.
-func (n *needs) read(account string, kind schema.GroupKind, namespace, name string) {
-	resource := n.resource(kind)
+func (n *needs) read(by who, kind schema.GroupKind, namespace, name string) {
+	resource := n.resource(by.elsewhere, kind)
 	if resource == "" {
 		return
 	}
-	if namespaced, known := n.cluster.scope(kind); known && !namespaced {
+	if namespaced, known := n.in(by.elsewhere).scope(kind); known && !namespaced {
 		namespace = ""
 	}
 	object := permissions.Permission{Group: kind.Group, Resource: resource, Namespace: namespace, Name: name}
-	n.add(account, false, permissions.Of(object, "get"))
+	n.add(by, false, permissions.Of(object, "get"))
 }
 
-// references are what the StageSet refers to. What is not a stage's is read as the StageSet's own account.
-func (n *needs) references(stages []Stage) {
-	account := n.set.Spec.ServiceAccountName
+// references are what the StageSet refers to in its own cluster. What is not a stage's is read as the StageSet's own account.
+func (n *needs) references() {
+	own := who{account: n.set.Spec.ServiceAccountName}
 	for _, dependency := range n.set.Spec.DependsOn {
-		n.read(account, schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "StageSet"},
+		n.read(own, schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "StageSet"},
 			cmp.Or(dependency.Namespace, n.set.Namespace), dependency.Name)
 	}
-	for _, stage := range stages {
+	for _, stage := range n.Stages {
 		if stage.PostBuild != nil {
 			for _, ref := range stage.PostBuild.SubstituteFrom {
-				n.read(account, schema.GroupKind{Kind: string(ref.Kind)}, n.set.Namespace, ref.Name)
+				n.read(own, schema.GroupKind{Kind: string(ref.Kind)}, n.set.Namespace, ref.Name)
 			}
 		}
+		reads := who{account: stage.Account}
 		artifacts := schema.GroupKind{Group: v1.SourceGroup, Kind: string(v1.SourceKindExternalArtifact)}
 		if stage.SourceRef.IsProducer() {
-			n.add(stage.Account, false, permissions.Of(permissions.Permission{
-				Group: artifacts.Group, Resource: n.resource(artifacts), Namespace: stage.Source.Namespace,
+			n.add(reads, false, permissions.Of(permissions.Permission{
+				Group: artifacts.Group, Resource: n.resource(false, artifacts), Namespace: stage.Source.Namespace,
 			}, "list"))
 		} else {
-			n.read(stage.Account, schema.GroupKind{Group: v1.SourceGroup, Kind: string(stage.Source.Kind)},
+			n.read(reads, schema.GroupKind{Group: v1.SourceGroup, Kind: string(stage.Source.Kind)},
 				stage.Source.Namespace, stage.Source.Name)
 		}
-		if stage.ReadyChecks == nil {
-			continue
-		}
-		for _, check := range stage.ReadyChecks.Checks {
-			n.read(stage.Account, schema.FromAPIVersionAndKind(check.APIVersion, check.Kind).GroupKind(),
-				cmp.Or(check.Namespace, stage.TargetNamespace, n.set.Namespace), check.Name)
-		}
+	}
+}
+
+// readyChecks are the objects that a stage waits for and does not apply.
+func (n *needs) readyChecks(stage Stage) {
+	if stage.ReadyChecks == nil {
+		return
+	}
+	for _, check := range stage.ReadyChecks.Checks {
+		n.read(n.applies(stage), schema.FromAPIVersionAndKind(check.APIVersion, check.Kind).GroupKind(),
+			cmp.Or(check.Namespace, stage.TargetNamespace, n.set.Namespace), check.Name)
 	}
 }
 
 // object is what applying and deleting an object needs.
 func (n *needs) object(stage Stage, object build.Object) {
 	kind := object.GroupVersionKind().GroupKind()
-	resource := n.resource(kind)
+	resource := n.resource(n.Elsewhere(), kind)
 	if resource == "" {
 		return
 	}
@@ -183,14 +223,14 @@ func (n *needs) object(stage Stage, object build.Object) {
 	if stage.Prunes() && !kept {
 		verbs = append(verbs, "delete")
 	}
-	n.add(stage.Account, object.GetNamespace() != "", permissions.Of(permissions.Permission{
+	n.add(n.applies(stage), object.GetNamespace() != "", permissions.Of(permissions.Permission{
 		Group: kind.Group, Resource: resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 	}, verbs...))
 }
 
 // gives is what an account needs to give others permissions: to have them itself, or, where what they are is not in the
 // object, the verb for doing so all the same.
-func (n *needs) gives(stage Stage, stages []Stage, object build.Object) {
+func (n *needs) gives(stage Stage, object build.Object) {
 	kind := object.GroupVersionKind().GroupKind()
 	if kind.Group != rbacv1.GroupName {
 		return
@@ -202,22 +242,23 @@ func (n *needs) gives(stage Stage, stages []Stage, object build.Object) {
 			return // which the API server says better
 		}
 		if role.AggregationRule != nil || slices.ContainsFunc(role.Rules, aboutPaths) {
-			n.add(stage.Account, false, permissions.Of(permissions.Permission{
+			n.add(n.applies(stage), false, permissions.Of(permissions.Permission{
 				Group: rbacv1.GroupName, Resource: "clusterroles", Name: role.Name,
 			}, "escalate"))
 			return
 		}
-		n.add(stage.Account, false, permissions.Given(role.Rules, object.GetNamespace()))
+		n.add(n.applies(stage), false, permissions.Given(role.Rules, object.GetNamespace()))
 	case "RoleBinding", "ClusterRoleBinding":
 		var binding rbacv1.RoleBinding // a ClusterRoleBinding has nothing else
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding) != nil {
 			return
 		}
-		if renders(stages, stage.Account, binding.RoleRef, object.GetNamespace()) {
+		if renders(n.Stages, stage.Account, binding.RoleRef, object.GetNamespace()) {
 			return
 		}
-		n.add(stage.Account, false, permissions.Of(permissions.Permission{
-			Group: rbacv1.GroupName, Resource: n.resource(schema.GroupKind{Group: rbacv1.GroupName, Kind: binding.RoleRef.Kind}),
+		n.add(n.applies(stage), false, permissions.Of(permissions.Permission{
+			Group:     rbacv1.GroupName,
+			Resource:  n.resource(n.Elsewhere(), schema.GroupKind{Group: rbacv1.GroupName, Kind: binding.RoleRef.Kind}),
 			Namespace: object.GetNamespace(), Name: binding.RoleRef.Name,
 		}, "bind"))
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/stageset/stageset/reconciler/build"
 	"github.com/stageset/stageset/reconciler/dial"
 	"github.com/stageset/stageset/reconciler/source"
+	"github.com/stageset/stageset/reconciler/workload"
 )
 
 // Options say where the content of sources comes from.
@@ -32,6 +33,9 @@ type Options struct {
 	// Artifacts is where artifacts are from here, in place of the address that a source has in the cluster; nil if they are
 	// there.
 	Artifacts *url.URL
+	// Target is the cluster that spec.kubeConfig leads to; nil if that is not known: then kinds are taken to be there what they
+	// are in the StageSet's own.
+	Target *Cluster
 }
 
 // Source names a source.
@@ -43,7 +47,7 @@ type Source struct {
 // Stage is a rendered stage.
 type Stage struct {
 	v1.Stage
-	// Account is the name of the account that it is applied as.
+	// Account is the name of the account that it is applied as; empty if none is named.
 	Account string
 	// Source is its source; of a producer, the one that its sourceRef names.
 	Source Source
@@ -51,17 +55,29 @@ type Stage struct {
 	Objects []build.Object
 }
 
+// Release is a StageSet with what it applies.
+type Release struct {
+	// Stages are rendered.
+	Stages []Stage
+
+	set *v1.StageSet
+	// home is the cluster of the StageSet; target is the one that spec.kubeConfig leads to, nil if that is not known.
+	home, target *Cluster
+	// leads is what the ConfigMap of spec.kubeConfig says.
+	leads workload.Cluster
+}
+
 // Release renders all stages of a StageSet.
-func (c *Cluster) Release(ctx context.Context, set *v1.StageSet, o Options) ([]Stage, error) {
-	if set.Spec.KubeConfig != nil {
-		return nil, errors.New("spec.kubeConfig is set: what a release needs in another cluster is not known here")
+func (c *Cluster) Release(ctx context.Context, set *v1.StageSet, o Options) (*Release, error) {
+	release := &Release{set: set, home: c, target: o.Target}
+	if err := release.readConfigMap(ctx); err != nil {
+		return nil, err
 	}
 	renderer, err := newRenderer(c, set, o)
 	if err != nil {
 		return nil, err
 	}
 	defer renderer.close()
-	stages := make([]Stage, 0, len(set.Spec.Stages))
 	manifests := make([]build.Manifests, 0, len(set.Spec.Stages))
 	for _, spec := range set.Spec.Stages {
 		named := spec.SourceRef.In(set.Namespace)
@@ -69,27 +85,44 @@ func (c *Cluster) Release(ctx context.Context, set *v1.StageSet, o Options) ([]S
 			Stage: spec, Account: cmp.Or(spec.ServiceAccountName, set.Spec.ServiceAccountName),
 			Source: Source{Kind: named.Kind, Namespace: named.Namespace, Name: named.Name},
 		}
-		if stage.Account == "" {
-			return nil, fmt.Errorf(
-				"stage %s has no account: set spec.serviceAccountName or the stage's serviceAccountName", spec.Name)
-		}
 		built, err := renderer.build(ctx, stage)
 		if err != nil {
 			return nil, fmt.Errorf("stage %s: %w", spec.Name, err)
 		}
-		stages, manifests = append(stages, stage), append(manifests, built)
+		release.Stages, manifests = append(release.Stages, stage), append(manifests, built)
 	}
-	scopes := build.FirstKnown(build.RenderedScopes(manifests...), c.scope)
-	for i := range stages {
+	return release, release.place(manifests)
+}
+
+// place puts what was rendered into its namespaces.
+func (r *Release) place(manifests []build.Manifests) error {
+	scopes := build.FirstKnown(build.RenderedScopes(manifests...), r.in(r.Elsewhere()).scope)
+	for i := range r.Stages {
+		stage := &r.Stages[i]
 		placed, err := build.Place(manifests[i], scopes, build.Placement{
-			TargetNamespace: stages[i].TargetNamespace, DefaultNamespace: set.Namespace,
+			TargetNamespace: stage.TargetNamespace, DefaultNamespace: r.set.Namespace,
 		})
-		if err != nil {
-			return nil, fmt.Errorf("stage %s: %w", stages[i].Name, err)
+		switch {
+		case err != nil && r.Elsewhere() && r.target == nil:
+			return fmt.Errorf("stage %s: %w; it may be that only the cluster that spec.kubeConfig leads to knows the kind: "+
+				"name that", stage.Name, err)
+		case err != nil:
+			return fmt.Errorf("stage %s: %w", stage.Name, err)
 		}
-		stages[i].Objects = placed.Objects()
+		stage.Objects = placed.Objects()
 	}
-	return stages, nil
+	return nil
+}
+
+// Elsewhere is true when spec.kubeConfig leads to another cluster.
+func (r *Release) Elsewhere() bool { return r.set.Spec.KubeConfig != nil }
+
+// in is the cluster that knows the kinds of one.
+func (r *Release) in(elsewhere bool) *Cluster {
+	if elsewhere && r.target != nil {
+		return r.target
+	}
+	return r.home
 }
 
 // scope says whether objects of a kind have a namespace, as far as the cluster knows the kind.
