@@ -76,6 +76,22 @@ func TestReleaseBinaries(t *testing.T) {
 	}
 }
 
+// The linker keeps each method of each type, some twenty MiB in memory, as soon as one is looked up by a name that it does not
+// know, as templates do.
+func TestNobodyLooksUpMethodsByName(t *testing.T) {
+	programs := []string{"stageset-admission", "stageset-reconciler"}
+	folder := release(t, root, strings.Join(programs, " "))
+	for _, program := range programs {
+		functions := content(t, folder, program) // has the names of all
+		if !bytes.Contains(functions, []byte("github.com/stageset/stageset/process.RESTConfig")) {
+			t.Errorf("%s: the names of functions are not found", program)
+		}
+		if bytes.Contains(functions, []byte("text/template.(*state).evalField")) {
+			t.Errorf("%s: what executes templates is linked", program)
+		}
+	}
+}
+
 func content(t *testing.T, folder, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder, name))
