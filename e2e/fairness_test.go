@@ -96,19 +96,15 @@ func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	revision := quick.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
 	quick.stageSet(t, "app", oneStage("app"))
 	quick.waitReady(t, "app", "app", revision)
-	idle := slices.Max(quick.passesTake(t, "idle"))
+	before := median(quick.passesTake(t, "before"))
 
 	server := s.startSlowServer(t)
-	slow.slowStageSets(t, server, 200)
+	revisions := slow.slowStageSets(t, server, 200)
 	// The slow tenant has all the downloads that it can get: half of sixteen.
 	for range 8 {
 		<-server.asked
 	}
-	// The quickest against the slowest: what else the machine does is not measured.
-	busy := slices.Min(quick.passesTake(t, "busy"))
-	if busy > 2*idle {
-		t.Errorf("a pass takes up to %s, and from %s while another tenant is slow", idle, busy)
-	}
+	busy := median(quick.passesTake(t, "busy"))
 	if most := server.most.Load(); most != 8 {
 		t.Errorf("the slow tenant had %d downloads at once, want half", most)
 	}
@@ -118,6 +114,23 @@ func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	revision = third.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
 	third.stageSet(t, "app", oneStage("app"))
 	third.waitReady(t, "app", "app", revision)
+
+	server.release()
+	for i, revision := range revisions {
+		slow.waitReady(t, fmt.Sprintf("slow-%d", i), fmt.Sprintf("slow-%d", i), revision)
+	}
+	// Whatever else the machine does by and by is on both sides of what is measured.
+	after := median(quick.passesTake(t, "after"))
+	t.Logf("a pass takes %s before, %s beside, and %s after a slow tenant", before, busy, after)
+	if busy > 2*max(before, after) {
+		t.Errorf("a pass takes %s and %s, and %s while another tenant is slow", before, after, busy)
+	}
+}
+
+// median is the one in the middle.
+func median(of []time.Duration) time.Duration {
+	slices.Sort(of)
+	return of[len(of)/2]
 }
 
 // I9: whoever serves an artifact slowly holds no worker, however few there are; and the pass that waits for one is made as
