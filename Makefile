@@ -79,7 +79,7 @@ generate: ## Write what is generated: deep copies, CRDs, RBAC, lists of flags an
 	$(GENERATE) $(call RBAC,admission)
 	$(GENERATE) $(call RBAC,reconciler)
 	mkdir -p $(OUT)/charts/stageset/files/crds && cp $(OUT)/api/crds/*.yaml $(OUT)/charts/stageset/files/crds
-	$(STATIC) go test ./docs -run '^Test(Flags|Reference)$$' -write $(abspath $(OUT))/docs
+	$(STATIC) go test ./docs -run '^Test(Flags|Reference|Metrics)$$' -write $(abspath $(OUT))/docs
 	$(STATIC) go test ./charts -run '^TestReadme$$' -write $(abspath $(OUT))/charts/stageset
 
 check-generated: ## Fail if a generated file is not what "make generate" writes
@@ -119,6 +119,9 @@ bin/kwok: e2e/kwok/go.mod e2e/kwok/go.sum ## Build KWOK, which pretends to run n
 bin/helm: e2e/helm/go.mod e2e/helm/go.sum ## Build Helm, which installs the chart
 	$(call BUILD_MODULE,helm) '-s -w' helm.sh/helm/v4/cmd/helm
 
+bin/promtool: e2e/promtool/go.mod e2e/promtool/go.sum ## Build promtool, which checks alerts and dashboards
+	$(call BUILD_MODULE,promtool) '-s -w' -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+
 SOURCE_CONTROLLER := github.com/fluxcd/source-controller
 SOURCES := e2e/sourcecontroller/go.mod e2e/sourcecontroller/go.sum
 bin/source-controller: $(SOURCES) ## Build source-controller (9 CPU minutes cold)
@@ -139,7 +142,7 @@ CLUSTER := $(if $(KUBECONFIG)$(KUBEBUILDER_ASSETS),,bin/controlplane bin/kwok)
 test-unit: ## Run the tests of packages that need no cluster
 	go test -race -timeout 10m $$($(PACKAGES) | grep -v '/e2e/cluster\b' | cut -d ' ' -f 1)
 
-test-cluster: $(CLUSTER) ## Run the tests of packages against a real apiserver
+test-cluster: $(CLUSTER) bin/promtool ## Run the tests of packages against a real apiserver
 	go test -race -count 1 -p 2 -timeout 15m $$($(PACKAGES) | grep '/e2e/cluster\b' | cut -d ' ' -f 1)
 
 test-controlplane: $(CLUSTER) ## Run the tests of the embedded control plane itself

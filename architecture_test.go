@@ -20,7 +20,7 @@ var arrows = map[string][]string{
 	"stagesetctl": {"stagesetctl", "policies", "reconciler", "api"},
 	"e2e":         {"e2e", "api"},
 	"charts":      {"api"},
-	"docs":        {"api", "policies", "admission", "reconciler", "stagesetctl"},
+	"docs":        {"api", "policies", "process", "admission", "reconciler", "stagesetctl"},
 }
 
 func TestArrows(t *testing.T) {

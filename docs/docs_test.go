@@ -8,7 +8,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -181,34 +180,6 @@ func TestPolicies(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("built-in policies (-code +docs/policies.md):\n%s", diff)
-	}
-}
-
-// Each metric of the programs has a row in api.md, and each row there is of a metric.
-func TestMetrics(t *testing.T) {
-	named := regexp.MustCompile("\"(stageset_[a-z_]+)\"")
-	found := map[string]bool{}
-	for _, folder := range []string{"../admission", "../policies", "../process", "../reconciler"} {
-		err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			for _, match := range named.FindAllStringSubmatch(read(t, path), -1) {
-				found[match[1]] = true
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []string
-	for _, match := range regexp.MustCompile("(?m)^\\| `(stageset_[a-z_]+)` \\|").FindAllStringSubmatch(read(t, "api.md"), -1) {
-		got = append(got, match[1])
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(found)), got); diff != "" {
-		t.Errorf("metrics (-code +docs/api.md):\n%s", diff)
 	}
 }
 

@@ -47,6 +47,9 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := process.MeasureRequests(config); err != nil {
+		return err
+	}
 	if err := preflight(ctx, config, options); err != nil {
 		return err
 	}

@@ -58,15 +58,15 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 	if err := p.keyring.Setup(mgr); err != nil {
 		return nil, err
 	}
-	measured, err := webhook.NewMetrics(metrics.Registry)
-	if err := errors.Join(err, metrics.Registry.Register(p.keyring.Metrics())); err != nil {
+	measured, err := NewMetrics(metrics.Registry, p.keyring)
+	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	stored, err := store.Install(mgr, p.rules.builtIn, store.PointAudit, p.options.Watch.Namespaces)
+	stored, err := store.Install(mgr, p.rules.builtIn, measured.policies, p.options.Watch.Namespaces)
 	if err != nil {
 		return nil, err
 	}
-	if err := addAudit(mgr, p, stored); err != nil {
+	if err := addAudit(mgr, p, stored, measured.audit); err != nil {
 		return nil, err
 	}
 	server := &webhook.Server{
@@ -74,7 +74,7 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 		StageSetPolicies: &webhook.StageSetPolicies{Options: p.rules.check},
 		MaxInFlight:      p.options.MaxInFlight,
 		Draining:         p.ending.Begun,
-		Metrics:          measured,
+		Metrics:          measured.webhook,
 	}
 	server.Register(mgr.GetWebhookServer())
 	return mgr, addChecks(mgr, p)

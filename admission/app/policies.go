@@ -8,7 +8,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/stageset/stageset/admission/audit"
 	"github.com/stageset/stageset/admission/webhook"
@@ -40,11 +39,7 @@ func loadRules(ctx context.Context, options *Options) (rules, error) {
 }
 
 // addAudit puts into the manager what evaluates the StageSets that are stored, and writes the statuses of policies.
-func addAudit(mgr manager.Manager, p parts, stored *store.Store) error {
-	measured, err := audit.NewMetrics(metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("registering the metrics of the audit: %w", err)
-	}
+func addAudit(mgr manager.Manager, p parts, stored *store.Store, measured *audit.Metrics) error {
 	return mgr.Add(&audit.Auditor{
 		Namespaces:    p.options.Watch.Namespaces,
 		Installation:  p.options.Namespace + "/" + p.options.Name,

@@ -15,7 +15,8 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "stageset_audit_violations",
-		Help: "Violations of each policy, whatever they lead to, among the StageSets that were stored at the last audit.",
+		Help: "Violations of each policy, whatever they lead to, among the StageSets that were stored at the last audit; only" +
+			" the elected replica has any.",
 	}, []string{"policy"})}
 	return m, registry.Register(m.violations)
 }

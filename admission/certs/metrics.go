@@ -28,11 +28,15 @@ type keyringMetrics struct {
 }
 
 func newMetrics(keyring *Keyring) *keyringMetrics {
-	return &keyringMetrics{keyring: keyring, problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+	m := &keyringMetrics{keyring: keyring, problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "stageset_certificate_problems_total",
 		Help: "How often something was found that keeps the certificate from being renewed, by kind: once when it is found, and" +
 			" then once a minute.",
 	}, []string{"kind"})}
+	for _, kind := range []string{problemMissing, problemUnusable, problemImmutable} {
+		m.problems.WithLabelValues(kind)
+	}
+	return m
 }
 
 // Metrics are the measurements of the certificate.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -26,8 +27,14 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "stageset_admission_seconds",
 		Help:    "Time to validate a StageSet at admission, by operation and verdict (allowed, denied, shed, error).",
-		Buckets: prometheus.ExponentialBucketsRange(50e-6, 250e-3, 12),
+		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"operation", "verdict"})}
+	// What is never there before it counts something cannot be seen to rise.
+	for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete} {
+		for _, verdict := range []string{verdictAllowed, verdictDenied, verdictShed, verdictError} {
+			m.seconds.WithLabelValues(string(operation), verdict)
+		}
+	}
 	return m, registry.Register(m.seconds)
 }
 
@@ -36,14 +43,15 @@ func (m *Metrics) measure(next admission.Handler) admission.Handler {
 		return next
 	}
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		var response admission.Response
+		outcome := verdictError // of a request whose handler panics
 		timer := prometheus.NewTimer(prometheus.ObserverFunc(func(seconds float64) {
-			m.seconds.WithLabelValues(string(request.Operation), verdict(response)).Observe(seconds)
+			m.seconds.WithLabelValues(string(request.Operation), outcome).Observe(seconds)
 		}))
-		response = next.Handle(ctx, request)
 		if request.DryRun == nil || !*request.DryRun {
-			timer.ObserveDuration()
+			defer timer.ObserveDuration()
 		}
+		response := next.Handle(ctx, request)
+		outcome = verdict(response)
 		return response
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -293,8 +294,8 @@ func (r *replica) count(t testing.TB, series string) int {
 	return int(r.measure(t)[series])
 }
 
-// measure is all series of a replica.
-func (r *replica) measure(t testing.TB) map[string]float64 {
+// scrape is what a replica measures.
+func (r *replica) scrape(t testing.TB) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet,
 		fmt.Sprintf("http://127.0.0.1:%d/metrics", r.metrics), nil)
@@ -306,8 +307,18 @@ func (r *replica) measure(t testing.TB) map[string]float64 {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// measure is all series of a replica.
+func (r *replica) measure(t testing.TB) map[string]float64 {
+	t.Helper()
 	found := map[string]float64{}
-	lines := bufio.NewScanner(response.Body)
+	lines := bufio.NewScanner(strings.NewReader(r.scrape(t)))
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "#") {
 			continue

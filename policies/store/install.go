@@ -7,23 +7,17 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/stageset/stageset/policies"
 )
 
-// Install makes the Store of a program that has mgr: mgr runs it, is not ready before it is, and serves its metrics, under
-// which an evaluation without a request is at point (PointReconcile or PointAudit). The built-in policies hold whatever is
-// stored. Namespaces are those whose StageSets the program is about; none is all of them. The scheme of mgr must know
-// StageSetPolicies.
-func Install(mgr manager.Manager, builtIn *policies.Set, point string, namespaces []string) (*Store, error) {
+// Install makes the Store of a program that has mgr: mgr runs it, and is not ready before it is. The built-in policies hold
+// whatever is stored. Namespaces are those whose StageSets the program is about; none is all of them. The scheme of mgr must
+// know StageSetPolicies.
+func Install(mgr manager.Manager, builtIn *policies.Set, measured *Metrics, namespaces []string) (*Store, error) {
 	direct, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making a client for parameters of policies: %w", err)
-	}
-	measured, err := NewMetrics(metrics.Registry, clock.RealClock{}, point)
-	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of policies: %w", err)
 	}
 	made := New(Options{
 		BuiltIn: builtIn, Namespaces: namespaces,

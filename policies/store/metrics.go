@@ -25,6 +25,18 @@ const (
 	stateInvalid = "invalid"
 )
 
+// What violations lead to.
+const (
+	actionDeny  = "deny"
+	actionWarn  = "warn"
+	actionAudit = "audit"
+)
+
+// failures are the kinds of what cannot be evaluated.
+var failures = []policies.FailureKind{
+	policies.FailureText, policies.FailureParams, policies.FailureLimit, policies.FailureEvaluation,
+}
+
 // Metrics are the measurements of policies. It implements policies.Observer.
 type Metrics struct {
 	clock  clock.PassiveClock
@@ -103,7 +115,7 @@ func (m *Metrics) Decided(outcome policies.Outcome) {
 	for _, list := range []struct {
 		action     string
 		violations []policies.Violation
-	}{{"deny", outcome.Denied}, {"warn", outcome.Warned}, {"audit", outcome.Audited}} {
+	}{{actionDeny, outcome.Denied}, {actionWarn, outcome.Warned}, {actionAudit, outcome.Audited}} {
 		for _, violation := range list.violations {
 			m.decisions.WithLabelValues(violation.Policy, list.action, point).Inc()
 		}
@@ -116,6 +128,9 @@ func (m *Metrics) published(before []policies.Summary, now []policies.Summary) {
 	names := map[string]bool{}
 	for _, policy := range now {
 		names[policy.Name] = true
+		for _, kind := range failures {
+			m.errors.WithLabelValues(policy.Name, string(kind)) // an alert sees the first only where there was none before
+		}
 		switch {
 		case policy.BuiltIn:
 			states[stateBuiltIn]++

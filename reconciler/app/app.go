@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -79,15 +80,22 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := process.MeasureRequests(config); err != nil {
+		return err
+	}
 	if err := process.CheckPermissions(ctx, config, permissions(options)); err != nil {
 		return err
+	}
+	measured, err := NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	mgr, err := newManager(config, options, logger)
 	if err != nil {
 		return err
 	}
 	waits := controller.NewWaits()
-	named, err := newConnections(options, waits)
+	named, err := newConnections(options, waits, measured)
 	if err != nil {
 		return err
 	}
@@ -99,9 +107,6 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	reconciler.Waits = waits
 	if err := reconciler.SetupWithManager(ctx, mgr, workers(options.Concurrent)); err != nil {
 		return err
-	}
-	if err := controller.RegisterMetrics(); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return mgr.Start(ctx)
 }
@@ -175,14 +180,15 @@ func newLive(mgr manager.Manager) (client.Reader, error) {
 	})
 }
 
-// connections are those to what tenants name.
+// connections are those to what tenants name, and what measures them.
 type connections struct {
+	measured *Metrics
 	dialer   *dial.Dialer
 	resolver *source.Resolver
 	fetcher  *source.Fetcher
 }
 
-func newConnections(options *Options, waits controller.Waits) (connections, error) {
+func newConnections(options *Options, waits controller.Waits, measured *Metrics) (connections, error) {
 	allow, err := dial.ParseAllow(options.DialAllow)
 	if err != nil {
 		return connections{}, fmt.Errorf("--dial-allow: %w", err)
@@ -191,12 +197,13 @@ func newConnections(options *Options, waits controller.Waits) (connections, erro
 	if err != nil {
 		return connections{}, fmt.Errorf("--artifact-hosts: %w", err)
 	}
-	made := connections{dialer: dial.New(allow), resolver: source.NewResolver(hosts)}
+	made := connections{measured: measured, dialer: dial.New(allow), resolver: source.NewResolver(hosts)}
 	made.fetcher, err = source.NewFetcher(source.FetcherOptions{
 		Dir:       options.ArtifactCacheDir,
 		Transport: made.dialer.Transport(),
 		Hosts:     hosts,
 		CacheSize: options.ArtifactCacheSize,
+		Metrics:   measured.artifacts,
 		Wake:      waits.Over,
 	})
 	return made, err
@@ -210,7 +217,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
-	stored, err := addPolicies(ctx, mgr, config, options.Watch.Namespaces)
+	stored, err := addPolicies(ctx, mgr, config, named.measured.policies, options.Watch.Namespaces)
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +227,7 @@ func assemble(
 	}
 	tenants, err := tenant.New(tenant.Options{
 		Config: mgr.GetConfig(), Own: config.ControllerIdentity, Dialer: named.dialer, InsecureTLS: options.InsecureTLS,
+		Metrics: named.measured.tokens,
 	})
 	if err != nil {
 		return nil, err

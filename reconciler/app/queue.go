@@ -34,6 +34,7 @@ func workers(concurrent int) crcontroller.Options {
 				Clock:   clock.RealClock{},
 				Waited:  controller.Waited,
 			})
+			controller.MeasureQueue(fair)
 			delaying := workqueue.NewTypedDelayingQueueWithConfig(
 				workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: fair})
 			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,

@@ -65,7 +65,9 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 	}
 	condition := meta.FindStatusCondition(snap.set.Status.Conditions, v1.ConditionReady)
 	passes.WithLabelValues(condition.Reason).Inc()
-	measureReady(name, condition.Status == metav1.ConditionTrue)
+	measured.set(name, state{
+		ready: condition.Status == metav1.ConditionTrue, reason: condition.Reason, looping: snap.memo.looping != "",
+	})
 	if ended.Failure != nil {
 		log.FromContext(ctx).Info("pass failed", "reason", ended.Failure.Reason, "kind", ended.Failure.Kind.String(),
 			"stage", ended.Failure.Stage, "message", status.Truncate(ended.Failure.Error()))

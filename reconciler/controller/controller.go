@@ -188,5 +188,5 @@ func (r *Reconciler) fillIn(ctx context.Context, snap *snapshot) {
 func (r *Reconciler) forget(name types.NamespacedName) {
 	r.memory.forget(name)
 	r.Pipeline.Forget(name)
-	forgetReady(name)
+	measured.forget(name)
 }

@@ -130,6 +130,17 @@ func (q *Queue[T]) Len() int {
 	return total
 }
 
+// Oldest is how long the item has been waiting that waits longest; zero if none does.
+func (q *Queue[T]) Oldest() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	longest := time.Duration(0)
+	for _, lane := range q.turns {
+		longest = max(longest, q.options.Clock.Since(lane.waiting[0].since))
+	}
+	return longest
+}
+
 // Get waits for an item that may be worked on; Done has to be called for it. After ShutDown there is none.
 func (q *Queue[T]) Get() (item T, shutdown bool) {
 	q.mu.Lock()

@@ -86,6 +86,29 @@ func TestFreeWorkersAreLeftForNewLanes(t *testing.T) {
 	}
 }
 
+func TestOldest(t *testing.T) {
+	clock := testclock.NewFakePassiveClock(began)
+	q := New(Options[string]{Workers: 2, Lane: laned, Clock: clock})
+	var got []time.Duration
+	look := func() { got = append(got, q.Oldest()) }
+	look()
+	for i, item := range []string{"a/1", "a/2", "b/1"} {
+		clock.SetTime(began.Add(time.Duration(i) * time.Minute))
+		q.Add(item)
+	}
+	look()
+	q.Get() // a/1
+	look()
+	takeAll(q)
+	look() // a/2 has no worker yet
+	q.Done("a/1")
+	takeAll(q)
+	look()
+	if diff := cmp.Diff([]time.Duration{0, 2 * time.Minute, time.Minute, time.Minute, 0}, got); diff != "" {
+		t.Errorf("the longest wait (-want +got):\n%s", diff)
+	}
+}
+
 func TestItemIsWorkedOnOnceAtATime(t *testing.T) {
 	q := newQueue(4)
 	q.Add("a/1")

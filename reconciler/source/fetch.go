@@ -43,6 +43,8 @@ type FetcherOptions struct {
 	Timeout time.Duration
 	// Patience is how long Fetch itself waits for a download. Zero means a quarter of a second.
 	Patience time.Duration
+	// Metrics measures; nil measures nothing.
+	Metrics *Metrics
 	// Wake is told of a StageSet when the download is over that Fetch did not wait for; nil tells nobody. It may block until
 	// ctx is done.
 	Wake func(ctx context.Context, stageSet types.NamespacedName)
@@ -57,6 +59,7 @@ type Fetcher struct {
 	patience time.Duration
 	wake     func(ctx context.Context, stageSet types.NamespacedName)
 	limits   limits
+	metrics  *Metrics
 
 	// base ends when the Fetcher is closed; running counts what has to end then.
 	base    context.Context
@@ -79,7 +82,7 @@ func NewFetcher(o FetcherOptions) (*Fetcher, error) {
 		return nil, err
 	}
 	f := &Fetcher{
-		store: cache, client: newClient(o.Transport, o.Hosts), limits: defaultLimits, wake: o.Wake,
+		store: cache, client: newClient(o.Transport, o.Hosts), limits: defaultLimits, wake: o.Wake, metrics: o.Metrics,
 		timeout:  cmp.Or(o.Timeout, defaultTimeout),
 		patience: cmp.Or(o.Patience, defaultPatience),
 		flights:  map[string]*flight{},
@@ -88,6 +91,7 @@ func NewFetcher(o FetcherOptions) (*Fetcher, error) {
 			Workers: maxDownloads, Lane: func(next turn) string { return next.namespace }, Clock: clock.RealClock{},
 		}),
 	}
+	cache.measure(o.Metrics)
 	f.base, f.stop = context.WithCancel(context.Background())
 	for range maxDownloads {
 		f.running.Go(f.work)
@@ -129,6 +133,7 @@ func (f *Fetcher) Fetch(ctx context.Context, stageSet types.NamespacedName, pin 
 			return nil, failure.NewTransient(v1.ReasonArtifactFailed, "the artifact of %s cannot be used: %w", pin, err)
 		}
 		if found != nil {
+			f.metrics.count(gotCached)
 			return newArtifact(f.store, found), nil
 		}
 		joined := f.join(name, stageSet, pin)
@@ -171,7 +176,9 @@ func (f *Fetcher) fetch(ctx context.Context, name string, pin Pin) (*entry, erro
 	if err != nil {
 		return nil, fetchFailure(ctx, pin, err)
 	}
+	end := f.metrics.begin()
 	sealed, err := f.fill(ctx, work, pin)
+	end(err)
 	if err == nil {
 		var published *entry
 		if published, err = f.store.publish(work, name, sealed); err == nil {

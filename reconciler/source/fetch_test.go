@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -444,5 +446,33 @@ func TestCloseEndsFetches(t *testing.T) {
 	f.Close()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the fetch ended with %v", err)
+	}
+}
+
+// What is asked for twice is downloaded once; what cannot be used is counted as such.
+func TestArtifactsAreMeasured(t *testing.T) {
+	measured, err := NewMetrics(prometheus.NewPedanticRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := archive(t, file("cm.yaml", "a: 1"))
+	server := serveBytes(t, raw)
+	f := fetcher(t, func(o *FetcherOptions) { o.Metrics = measured })
+	pin := pinOf(server.URL, raw)
+	fetched(t, f, pin, "cm.yaml")
+	fetched(t, f, pin, "cm.yaml")
+	other := pin
+	other.UID, other.Digest = "uid-2", sumOf("sha256", []byte("something else"))
+	if _, err := f.Fetch(t.Context(), shop, other); err == nil {
+		t.Fatal("a wrong digest was accepted")
+	}
+	got := map[string]float64{"bytes": testutil.ToFloat64(measured.bytes)}
+	for _, result := range []string{gotCached, gotDownloaded, gotFailed} {
+		got[result] = testutil.ToFloat64(measured.got.WithLabelValues(result))
+	}
+	// Also what was downloaded a moment ago is taken from the cache.
+	want := map[string]float64{gotCached: 2, gotDownloaded: 1, gotFailed: 1, "bytes": float64(f.store.total)}
+	if diff := cmp.Diff(want, got); diff != "" || f.store.total == 0 {
+		t.Errorf("measured of %d bytes (-want +got):\n%s", f.store.total, diff)
 	}
 }

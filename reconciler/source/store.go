@@ -41,6 +41,8 @@ type store struct {
 	// recent holds the entries, the most recently used first.
 	recent *list.List
 	total  int64
+	// metrics is told of each change of total.
+	metrics *Metrics
 }
 
 // entry is one artifact of the store; the mutex of the store guards its fields.
@@ -122,7 +124,20 @@ func (s *store) loadSource(uid string) error {
 func (s *store) insert(e *entry) {
 	e.element = s.recent.PushFront(e)
 	s.entries[e.name] = e
-	s.total += e.seal.Bytes
+	s.resize(e.seal.Bytes)
+}
+
+func (s *store) resize(by int64) {
+	s.total += by
+	s.metrics.keep(s.total)
+}
+
+// measure tells metrics how large the store is, now and whenever that changes.
+func (s *store) measure(metrics *Metrics) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.metrics = metrics
+	s.resize(0)
 }
 
 // acquire is the entry of that name with one more user, or nil if there is none that is verified.
@@ -184,7 +199,7 @@ func (s *store) evict() (dropped []string) {
 func (s *store) drop(e *entry) string {
 	s.recent.Remove(e.element)
 	delete(s.entries, e.name)
-	s.total -= e.seal.Bytes
+	s.resize(-e.seal.Bytes)
 	aside := workName()
 	if err := s.root.Rename(e.name, aside); err != nil {
 		return e.name

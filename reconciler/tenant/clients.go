@@ -47,6 +47,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Dialer connects to other clusters; nil is one that admits no address of the reconciler's own machine.
 	Dialer *dial.Dialer
+	// Metrics measures; nil measures nothing.
+	Metrics *Metrics
 	// InsecureTLS admits kubeconfigs that take any server for the right one.
 	InsecureTLS bool
 }
@@ -84,6 +86,7 @@ func New(opts Options) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
+	minter = opts.Metrics.counted(minter)
 	shared, err := newCluster(opts)
 	if err != nil {
 		return nil, err
