@@ -144,22 +144,43 @@ func (r *release) volumes(t *testing.T, pod corev1.PodSpec) *strings.Replacer {
 		folder := t.TempDir()
 		replacements = append(replacements, "="+mount.MountPath, "="+folder)
 		for _, volume := range pod.Volumes {
-			if volume.Name != mount.Name || volume.ConfigMap == nil {
+			if volume.Name != mount.Name {
 				continue
 			}
-			var content corev1.ConfigMap
-			key := types.NamespacedName{Namespace: r.namespace, Name: volume.ConfigMap.Name}
-			if err := r.client.Get(t.Context(), key, &content); err != nil {
-				t.Fatal(err)
-			}
-			for name, text := range content.Data {
-				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			for name, content := range r.files(t, volume) {
+				if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 	}
 	return strings.NewReplacer(replacements...)
+}
+
+// files are what a volume begins with.
+func (r *release) files(t *testing.T, volume corev1.Volume) map[string][]byte {
+	t.Helper()
+	key := types.NamespacedName{Namespace: r.namespace}
+	var err error
+	files := map[string][]byte{}
+	switch {
+	case volume.ConfigMap != nil:
+		var content corev1.ConfigMap
+		key.Name = volume.ConfigMap.Name
+		err = r.client.Get(t.Context(), key, &content)
+		for name, text := range content.Data {
+			files[name] = []byte(text)
+		}
+	case volume.Secret != nil:
+		var content corev1.Secret
+		key.Name = volume.Secret.SecretName
+		err = r.client.Get(t.Context(), key, &content)
+		files = content.Data
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // route has the Service lead to this machine: the API server then calls https://localhost at the port of the Service, and

@@ -14,8 +14,12 @@ import (
 	"github.com/stageset/stageset/api/crds"
 )
 
-// defaults is the mode that the others are compared with.
-const defaults = "default"
+const (
+	// defaults is the mode that the others are compared with.
+	defaults = "default"
+	// certificateInFiles is the one in which somebody else makes the certificate.
+	certificateInFiles = "certificate-in-files"
+)
 
 // modes are values, by what they are for. What each of them changes is in testdata.
 var modes = map[string]string{
@@ -36,7 +40,7 @@ policies:
   - {apiVersion: v1, kind: ConfigMap, resource: configmaps, namespaces: [policies]}
   - {apiVersion: example.com/v1, kind: Limit, resource: limits}
   - {apiVersion: example.com/v1, kind: Quota, resource: quotas, namespaces: ["*"]}`,
-	"certificate-in-files": `
+	certificateInFiles: `
 webhook: {annotations: {cert-manager.io/inject-ca-from: delivery-system/delivery}}
 admission: {certificateSecret: delivery-certificate, flags: {cert-provider: files}}`,
 	"as-many-objects-as-possible": `
