@@ -77,7 +77,9 @@ func metadataHolds(rendered *unstructured.Unstructured, live *Live) bool {
 			return !slices.Contains(live.Finalizers, finalizer)
 		}) &&
 		!slices.ContainsFunc(rendered.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
-			return !slices.Contains(live.Owners, owner.UID)
+			return !slices.ContainsFunc(live.Owners, func(actual metav1.OwnerReference) bool {
+				return reflect.DeepEqual(actual, owner)
+			})
 		})
 }
 

@@ -3,8 +3,9 @@ package drift
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/stageset/stageset/api/v1"
 )
@@ -12,14 +13,14 @@ import (
 func TestCompare(t *testing.T) {
 	rendered := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"labels": map[string]any{"app": "web"}, "annotations": map[string]any{"note": "x"},
-		"finalizers": []any{"ours"}, "ownerReferences": []any{map[string]any{"uid": "owner"}},
+		"finalizers": []any{"ours"}, "ownerReferences": []any{map[string]any{"uid": "owner", "controller": true}},
 	}}}
 	// live is what somebody wrote after us.
 	live := func(generation int64, change func(*Live)) *Live {
 		seen := &Live{
 			UID: "1", ResourceVersion: "11", Generation: generation, Managed: true,
 			Labels: map[string]string{"app": "web", "theirs": "y"}, Annotations: map[string]string{"note": "x"},
-			Finalizers: []string{"theirs", "ours"}, Owners: []types.UID{"owner"},
+			Finalizers: []string{"theirs", "ours"}, Owners: []metav1.OwnerReference{{UID: "theirs"}, {UID: "owner", Controller: ptr.To(true)}},
 		}
 		change(seen)
 		return seen
@@ -51,6 +52,8 @@ func TestCompare(t *testing.T) {
 			live: live(2, func(l *Live) { l.Finalizers = []string{"theirs"} })},
 		"an owner of ours was removed": {hash: "h", recorded: recorded, want: Suspect,
 			live: live(2, func(l *Live) { l.Owners = nil })},
+		"an owner of ours controls it no more": {hash: "h", recorded: recorded, want: Suspect,
+			live: live(2, func(l *Live) { l.Owners[1].Controller = nil })},
 		"a kind without generation was": {hash: "h", recorded: withoutGeneration, want: Suspect, live: live(0, nothing)},
 		"nobody says that we applied it": {hash: "h", recorded: recorded, want: Disowned,
 			live: live(2, func(l *Live) { l.Managed = false })},

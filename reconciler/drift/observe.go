@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,8 +47,7 @@ type Live struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Finalizers  []string
-	// Owners are the UIDs in the object's ownerReferences.
-	Owners []types.UID
+	Owners      []metav1.OwnerReference
 	// Managed is true when managedFields have an Apply entry of the StageSet; only Observe fills it in.
 	Managed bool
 	// Deleting is true when the object is being deleted.
@@ -64,20 +64,17 @@ func LiveOf(ctx context.Context, reader StatusReader, judge *health.Judge, obj *
 	if seen.Verdict == health.Silent && !reader.HasStatus(ctx, obj.GroupVersionKind()) {
 		seen = health.Result{}
 	}
-	live := Live{
+	return Live{
 		UID:             obj.GetUID(),
 		ResourceVersion: obj.GetResourceVersion(),
 		Generation:      generation(obj),
 		Labels:          obj.GetLabels(),
 		Annotations:     obj.GetAnnotations(),
 		Finalizers:      obj.GetFinalizers(),
+		Owners:          obj.GetOwnerReferences(),
 		Deleting:        obj.GetDeletionTimestamp() != nil,
 		Health:          seen,
 	}
-	for _, owner := range obj.GetOwnerReferences() {
-		live.Owners = append(live.Owners, owner.UID)
-	}
-	return live
 }
 
 // generation is that of an object; 0 for a PriorityClass, whose own is always 1, whatever is changed in it.

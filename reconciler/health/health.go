@@ -4,6 +4,7 @@ package health
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +99,7 @@ func Of(obj *unstructured.Unstructured) Result {
 	if silent(obj) {
 		return Result{Verdict: Silent, created: obj.GetCreationTimestamp().Time}
 	}
-	computed, err := status.Compute(obj)
+	computed, err := status.Compute(conventional(obj))
 	if err != nil {
 		return Result{Verdict: Progressing, Message: "has a status that cannot be read: " + err.Error()}
 	}
@@ -110,6 +111,23 @@ func Of(obj *unstructured.Unstructured) Result {
 	default:
 		return Result{Verdict: Progressing, Message: cmp.Or(computed.Message, "is "+string(computed.Status))}
 	}
+}
+
+// conventional is the object with a number for status.observedGeneration, which some controllers write as text.
+func conventional(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	written, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "status", "observedGeneration")
+	text, ok := written.(string)
+	if !ok {
+		return obj
+	}
+	obj = obj.DeepCopy()
+	fields := obj.Object["status"].(map[string]any)
+	if generation, err := strconv.ParseInt(text, 10, 64); err == nil {
+		fields["observedGeneration"] = generation
+	} else {
+		delete(fields, "observedGeneration")
+	}
+	return obj
 }
 
 // builtin are the groups of Kubernetes itself whose names have a dot. Others end as they do: gateway.networking.k8s.io and

@@ -39,6 +39,13 @@ metadata: {name: a, generation: 1}
 spec: {replicas: 1}
 status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1,
   conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}`},
+		// T-44: a partition keeps the lower ordinals as they are, for as long as somebody wants it.
+		"StatefulSet is updated as far as its partition":   {want: Healthy, manifest: statefulSet("updatedReplicas: 1")},
+		"StatefulSet is not updated down to its partition": {want: Progressing, manifest: statefulSet("updatedReplicas: 0")},
+		// T-44: a generation that is written as text is one.
+		"it is observed, as text":       {want: Healthy, manifest: observed("'2'")},
+		"it is not observed, as text":   {want: Progressing, manifest: observed("'1'")},
+		"what it observed is no number": {want: Healthy, manifest: observed("'x'")},
 		// T-36: a Job is healthy when it completed, not when it started.
 		"Job runs": {want: Progressing,
 			manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nstatus: {active: 1, startTime: '2026-01-01T00:00:00Z'}"},
@@ -73,6 +80,23 @@ status: {observedGeneration: 1, conditions: [{type: Ready, status: "False", reas
 			}
 		})
 	}
+}
+
+// observed is a custom resource of generation 2 that is ready.
+func observed(generation string) string {
+	return "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a, generation: 2}\n" +
+		"status: {observedGeneration: " + generation + ", conditions: [{type: Ready, status: 'True'}]}"
+}
+
+// statefulSet has three replicas that are ready, of which the last is to be updated.
+func statefulSet(updated string) string {
+	return `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: a, generation: 1}
+spec: {replicas: 3, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}}
+status: {observedGeneration: 1, replicas: 3, readyReplicas: 3, currentReplicas: 2, currentRevision: a-1, updateRevision: a-2, ` +
+		updated + "}"
 }
 
 func object(t *testing.T, manifest string) *unstructured.Unstructured {
