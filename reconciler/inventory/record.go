@@ -31,6 +31,19 @@ type ID struct {
 	Target v1.InventoryTarget
 }
 
+// Compare orders by stage, then account, then cluster and what led to it; it is 0 only for the same ID.
+func (id ID) Compare(other ID) int {
+	a, b := id.Target, other.Target
+	return cmp.Or(
+		cmp.Compare(id.Stage, other.Stage),
+		cmp.Compare(a.ServiceAccountName, b.ServiceAccountName),
+		cmp.Compare(a.Cluster, b.Cluster),
+		cmp.Compare(a.KubeConfig.Kind, b.KubeConfig.Kind),
+		cmp.Compare(a.KubeConfig.Name, b.KubeConfig.Name),
+		cmp.Compare(a.KubeConfig.Key, b.KubeConfig.Key),
+	)
+}
+
 // Place is an object where the record has it.
 func (id ID) Place(key Key) Place { return Place{Cluster: id.Target.Cluster, Key: key} }
 

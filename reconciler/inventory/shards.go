@@ -49,11 +49,7 @@ func Sort(records []Record) {
 	slices.SortFunc(records, func(a, b Record) int {
 		return cmp.Or(
 			cmp.Compare(a.Position, b.Position),
-			cmp.Compare(a.Stage, b.Stage),
-			cmp.Compare(a.Target.ServiceAccountName, b.Target.ServiceAccountName),
-			cmp.Compare(a.Target.Cluster, b.Target.Cluster),
-			cmp.Compare(a.Target.KubeConfig.Name, b.Target.KubeConfig.Name),
-			cmp.Compare(a.Target.KubeConfig.Key, b.Target.KubeConfig.Key),
+			a.ID().Compare(b.ID()),
 		)
 	})
 }

@@ -29,10 +29,7 @@ func Plan(home string, leftovers []inventory.Leftover) []Step {
 			cmp.Compare(ranks.of(a).late, ranks.of(b).late),
 			cmp.Compare(b.Position, a.Position),
 			cmp.Compare(ranks.of(a).kind, ranks.of(b).kind),
-			cmp.Compare(a.Record.Stage, b.Record.Stage),
-			cmp.Compare(a.Record.Target.ServiceAccountName, b.Record.Target.ServiceAccountName),
-			cmp.Compare(a.Record.Target.Cluster, b.Record.Target.Cluster),
-			cmp.Compare(a.Record.Target.KubeConfig.Name, b.Record.Target.KubeConfig.Name),
+			a.Record.Compare(b.Record),
 		)
 	})
 	var steps []Step

@@ -24,6 +24,12 @@ func in(namespace string, leftover inventory.Leftover) inventory.Leftover {
 	return leftover
 }
 
+// by says of which kind the object was that led to another cluster.
+func by(kind string, leftover inventory.Leftover) inventory.Leftover {
+	leftover.Record.Target.KubeConfig = v1.InventoryKubeConfig{Kind: kind, Name: "remote"}
+	return leftover
+}
+
 func TestPlan(t *testing.T) {
 	cases := map[string]struct {
 		leftovers []inventory.Leftover
@@ -98,6 +104,14 @@ func TestPlan(t *testing.T) {
 				leftover("db", 0, "web", "", "Secret", "new"), leftover("db", 0, "db-admin", "", "Secret", "old"),
 			},
 			want: []string{"db as db-admin: old", "db as web: new"},
+		},
+		"what led to a cluster apart": {
+			leftovers: []inventory.Leftover{
+				by(v1.KubeConfigSecret, leftover("db", 0, "d", "", "Secret", "a")),
+				by(v1.KubeConfigConfigMap, leftover("db", 0, "d", "", "Secret", "b")),
+				by(v1.KubeConfigSecret, leftover("db", 0, "d", "", "Secret", "c")),
+			},
+			want: []string{"db as d: b", "db as d: a c"},
 		},
 		"nothing": {},
 	}
