@@ -1,8 +1,6 @@
 package docs_test
 
 import (
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -21,12 +19,9 @@ var runners = map[string]runner{
 	"installing.md":    {"../e2e/chart/document_test.go", "TestInstallingAsDocumented", 6},
 	"multi-cluster.md": {"../e2e/documentedclusters_test.go", "TestRolesForTwoClustersAsTheDocumentSays", 1},
 	"tenancy.md":       {"../e2e/documentedrbac_test.go", "TestPrintedRolesAsTheDocumentSays", 1},
+	"migration.md":     {"../e2e/chart/started_test.go", "TestFromNothingAsDocumented", 7},
+	"README.md":        {"../e2e/chart/started_test.go", "TestFromNothingAsDocumented", 6},
 }
-
-var (
-	makeOnly   = regexp.MustCompile(`^(make [^\n]*\n)+$`)
-	makeTarget = regexp.MustCompile(`^[a-z-]+$`)
-)
 
 // Each block of commands in the documents is run by a test, or says what it needs that no test has.
 func TestScripts(t *testing.T) {
@@ -39,34 +34,21 @@ func TestScripts(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", document, err)
 		}
-		run := 0
-		for _, script := range examples.Runnable(scripts) {
-			if makeOnly.MatchString(script.Text) {
-				checkTargets(t, makefile, document, script)
-				continue
+		for _, script := range scripts {
+			for _, target := range script.Targets() {
+				if !strings.Contains(makefile, "\n"+target+":") {
+					t.Errorf("%s:%d: there is no target %s", document, script.Line, target)
+				}
 			}
-			run++
 		}
-		by := runners[filepath.Base(document)]
+		run := len(examples.Runnable(scripts))
+		by := runners[strings.TrimPrefix(document, "../")]
 		if run != by.scripts {
 			t.Errorf("%s has %d scripts, and a test (%s) runs %d: run every one, or begin its block with "+
 				"\"```sh needs SOMETHING\" if no test can", document, run, by.test, by.scripts)
 		}
 		if by.test != "" && !strings.Contains(read(t, by.file), "\nfunc "+by.test+"(") {
 			t.Errorf("%s has no %s, which is to run the scripts of %s", by.file, by.test, document)
-		}
-	}
-}
-
-// checkTargets looks for what a script makes. CI makes all of it.
-func checkTargets(t *testing.T, makefile, document string, script examples.Script) {
-	t.Helper()
-	for line := range strings.Lines(script.Text) {
-		command, _, _ := strings.Cut(line, "#")
-		for _, target := range strings.Fields(command)[1:] {
-			if makeTarget.MatchString(target) && !regexp.MustCompile("(?m)^"+target+":").MatchString(makefile) {
-				t.Errorf("%s:%d: there is no target %s", document, script.Line, target)
-			}
 		}
 	}
 }

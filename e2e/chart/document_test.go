@@ -47,26 +47,25 @@ func scripts(t *testing.T, document string) []examples.Script {
 	return examples.Runnable(all)
 }
 
-// shell runs scripts as somebody does who has the repository, kubectl and helm, and has pushed images.
+// shell runs scripts as somebody does who has a clone of the repository, the tools, and has pushed images.
 type shell struct {
 	folder      string
 	environment []string
 }
 
-func newShell(t *testing.T, kubeconfig string) shell {
+// newShell is one for a cluster. Releases that it installs or upgrades get these files of values, too.
+func newShell(t *testing.T, kubeconfig string, values ...string) shell {
 	t.Helper()
 	s := shell{folder: t.TempDir(), environment: append(os.Environ(),
-		"KUBECONFIG="+kubeconfig, "PATH="+tools(t)+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+kubeconfig, "PATH="+tools(t, values)+":"+os.Getenv("PATH"),
 		"REGISTRY=registry.example.com/platform", "VERSION=0.1.0")}
 	for _, home := range []string{"HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELM_CACHE_HOME"} {
 		s.environment = append(s.environment, home+"="+t.TempDir())
 	}
-	charts, err := filepath.Abs(filepath.Join(repository, "charts"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(charts, filepath.Join(s.folder, "charts")); err != nil {
-		t.Fatal(err)
+	for _, part := range []string{"charts", "e2e/demo/example"} {
+		if err := os.CopyFS(filepath.Join(s.folder, part), os.DirFS(filepath.Join(repository, part))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return s
 }
@@ -83,19 +82,25 @@ func (s shell) run(t *testing.T, script string) string {
 	return string(output)
 }
 
-// tools is a folder with kubectl and helm.
-func tools(t *testing.T) string {
+// tools is a folder with kubectl, helm, which also takes these files of values, and stagesetctl.
+func tools(t *testing.T, values []string) string {
 	t.Helper()
+	more := ""
+	for _, file := range values {
+		more += " --values '" + file + "'"
+	}
 	folder := t.TempDir()
-	for tool, in := range map[string]struct{ binary, command string }{
-		"kubectl": {"controlplane", "kubectl"}, "helm": {"helm", ""},
+	for tool, script := range map[string]struct{ binary, text string }{
+		"kubectl":     {"controlplane", `exec '%s' kubectl "$@"`},
+		"helm":        {"helm", `case "$1" in install|upgrade) set -- "$@"` + more + `;; esac; exec '%s' "$@"`},
+		"stagesetctl": {"stagesetctl", `exec '%s' "$@"`},
 	} {
-		path, err := cluster.Binary(in.binary)
+		path, err := cluster.Binary(script.binary)
 		if err != nil {
 			t.Fatal(err)
 		}
-		script := fmt.Sprintf("#!/bin/sh\nexec '%s' %s \"$@\"\n", path, in.command)
-		if err := os.WriteFile(filepath.Join(folder, tool), []byte(script), 0o755); err != nil {
+		text := "#!/bin/sh\n" + fmt.Sprintf(script.text, path) + "\n"
+		if err := os.WriteFile(filepath.Join(folder, tool), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

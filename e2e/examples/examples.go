@@ -74,6 +74,9 @@ func blocksOf(text string) ([]block, error) {
 	for start := 0; start < len(lines); start++ {
 		info, isFence := strings.CutPrefix(lines[start], fence)
 		if !isFence {
+			if strings.HasPrefix(strings.TrimSpace(lines[start]), fence) {
+				return nil, fmt.Errorf("line %d: the block is indented, so that nobody runs it", start+1)
+			}
 			continue
 		}
 		length := slices.Index(lines[start+1:], fence)

@@ -50,6 +50,7 @@ func TestParseFails(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"another language":  {block("go", "package a"), `line 2: a block of "go" is neither yaml nor console, and is not run`},
 		"no language":       {block("", "$ ls"), `line 2: a block of "" is neither yaml nor console, and is not run`},
+		"indented":          {" ```yaml\n ```", "line 1: the block is indented, so that nobody runs it"},
 		"no end":            {"```yaml\n# a.yaml\n", "line 1: the block does not end"},
 		"no name":           {block("yaml", "a: b"), "line 2: " + unnamed},
 		"a name elsewhere":  {block("yaml", "# ../a.yaml", "a: b"), "line 2: " + unnamed},
@@ -76,7 +77,11 @@ func TestScripts(t *testing.T) {
 	if diff := cmp.Diff(want, scripts); diff != "" {
 		t.Errorf("scripts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want[:1], examples.Runnable(scripts)); diff != "" {
+	makes := examples.Script{Text: "make run test # all\nmake lint\n"}
+	if diff := cmp.Diff([]string{"run", "test", "lint"}, makes.Targets()); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:1], examples.Runnable(append(scripts, makes))); diff != "" {
 		t.Errorf("scripts that a test runs (-want +got):\n%s", diff)
 	}
 	for _, info := range []string{"", "sh needs ", "bash", "sh a cloud", "console"} {

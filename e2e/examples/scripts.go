@@ -40,7 +40,21 @@ func Scripts(text string) ([]Script, error) {
 	return scripts, nil
 }
 
-// Runnable are the scripts that a test runs.
+// Targets are what a script makes that does nothing else than to make targets of the Makefile; empty of any other.
+func (s Script) Targets() []string {
+	var targets []string
+	for line := range strings.Lines(s.Text) {
+		command, _, _ := strings.Cut(line, "#")
+		words := strings.Fields(command)
+		if len(words) < 2 || words[0] != "make" {
+			return nil
+		}
+		targets = append(targets, words[1:]...)
+	}
+	return targets
+}
+
+// Runnable are the scripts that a test is to run: all but those that need something, and those that make targets, as CI does.
 func Runnable(scripts []Script) []Script {
-	return slices.DeleteFunc(slices.Clone(scripts), func(s Script) bool { return s.Needs != "" })
+	return slices.DeleteFunc(slices.Clone(scripts), func(s Script) bool { return s.Needs != "" || len(s.Targets()) > 0 })
 }
