@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -67,11 +68,61 @@ func TestReleaseBinaries(t *testing.T) {
 	}
 	context := t.TempDir()
 	copyContext(t, context)
-	images := []string{"stageset-admission", "stageset-reconciler"}
-	elsewhere := release(t, context, strings.Join(images, " "))
-	for _, program := range images {
-		if !bytes.Equal(content(t, folder, program), content(t, elsewhere, program)) {
-			t.Errorf("%s differs with the directory that it is built in", program)
+	for _, component := range []string{"admission", "reconciler"} {
+		elsewhere := t.TempDir()
+		build := imageBuild(t, context, elsewhere, "COMPONENT="+component, "TARGETOS=linux", "TARGETARCH="+runtime.GOARCH)
+		if output, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		if !bytes.Equal(content(t, folder, "stageset-"+component), content(t, elsewhere, "program")) {
+			t.Errorf("stageset-%s differs with the directory that it is built in", component)
+		}
+	}
+}
+
+// imageBuild is the command that the Dockerfile compiles with, which leaves the program in a folder.
+func imageBuild(t *testing.T, directory, folder string, arguments ...string) *exec.Cmd {
+	t.Helper()
+	_, script, found := strings.Cut(string(content(t, root, "Dockerfile")), "/root/.cache/go-build \\\n")
+	script, _, ends := strings.Cut(script, "\n\n")
+	if !found || !ends {
+		t.Fatal("the Dockerfile has no command that compiles")
+	}
+	command := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(script, "/release", folder))
+	command.Dir = directory
+	command.Env = append(append(os.Environ(), "VERSION="+version, "REVISION="+revision), arguments...)
+	return command
+}
+
+// An image is of the architecture that it is asked for, and of one of the two components.
+func TestImageArguments(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"another architecture": {[]string{"COMPONENT=admission", "TARGETOS=linux", "TARGETARCH=arm64"},
+			"GOOS=linux GOARCH=arm64 go build -trimpath"},
+		"no component": {nil, "admission or reconciler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Nothing is compiled, so that nothing is there to be moved at the end.
+			build := imageBuild(t, root, t.TempDir(), append(test.arguments, "MAKEFLAGS=--dry-run")...)
+			if output, err := build.CombinedOutput(); err == nil || !strings.Contains(string(output), test.want) {
+				t.Errorf("got %v and\n%s\nwant %q", err, output, test.want)
+			}
+		})
+	}
+}
+
+// Every package that a program consists of exists for the architectures and systems that it is released for.
+func TestArchitectures(t *testing.T) {
+	for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+		system, architecture, _ := strings.Cut(platform, "/")
+		command := exec.CommandContext(t.Context(), "go", "list", "-deps", "./admission", "./reconciler", "./stagesetctl")
+		command.Dir = root
+		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", platform, err, output)
 		}
 	}
 }
