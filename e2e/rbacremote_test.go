@@ -59,11 +59,18 @@ func (n *bareRemote) change(t *testing.T, in *cluster.Cluster, role rbacv1.Clust
 
 // spec is of two stages with an account each, and one that reads what leads there.
 func (n *bareRemote) spec() string {
-	stage := func(name string) string {
-		return fmt.Sprintf("- {name: %[1]s, path: %[1]s, serviceAccountName: %[1]s, sourceRef: {kind: GitRepository, name: app}}\n", name)
-	}
-	return "retryInterval: 1s\nserviceAccountName: reader\nkubeConfig: {secretRef: {name: remote}}\nstages:\n" +
-		stage("first") + stage("second")
+	return `
+retryInterval: 1s
+serviceAccountName: reader
+kubeConfig: {secretRef: {name: remote}}
+stages:
+- name: first
+  path: first
+  serviceAccountName: first
+  sourceRef: {kind: GitRepository, name: app}
+  readyChecks: {checks: [{apiVersion: v1, kind: ServiceAccount, name: nobody-yet}]}
+- {name: second, path: second, serviceAccountName: second, sourceRef: {kind: GitRepository, name: app}}
+`
 }
 
 // What is printed for the two clusters is all that a release needs in each, and whatever is taken out of it is named before
@@ -101,7 +108,7 @@ func TestPrintedRolesAreEnoughInTwoClusters(t *testing.T) {
 					named[verb+" "+rule.Resources[0]]++
 					n.change(t, printed.in, lacking(role, number, verb))
 					n.request(t, "app", fmt.Sprint(role.Name, number, verb))
-					n.wait(t, "app", n.names(verb, rule, guard))
+					n.wait(t, "app", n.names(printed.in == n.there, verb, rule, guard))
 					n.change(t, printed.in, role)
 				}
 			}
@@ -109,7 +116,7 @@ func TestPrintedRolesAreEnoughInTwoClusters(t *testing.T) {
 	}
 	want := map[string]int{
 		"get secrets": 1, "get gitrepositories": 2, "impersonate serviceaccounts": 1,
-		"get configmaps": 1, "create configmaps": 1, "patch configmaps": 1, "delete configmaps": 1,
+		"get serviceaccounts": 1, "get configmaps": 1, "create configmaps": 1, "patch configmaps": 1, "delete configmaps": 1,
 		"get priorityclasses": 1, "create priorityclasses": 1, "patch priorityclasses": 1, "delete priorityclasses": 1,
 	}
 	if diff := cmp.Diff(want, named); diff != "" {
@@ -139,14 +146,16 @@ func lacking(role rbacv1.ClusterRole, number int, verb string) rbacv1.ClusterRol
 	return less
 }
 
-// names holds when the StageSet says that a verb of a rule is missing: what reads and what impersonates is refused by itself,
-// and the rest is in the preflight, beside what is missing all the time.
-func (n *bareRemote) names(verb string, rule rbacv1.PolicyRule, guard string) cluster.Predicate {
+// names holds when the StageSet says that a verb of a rule is missing: what is read here, and what impersonates there, is refused
+// by itself, and the rest is in the preflight, beside what is missing all the time.
+func (n *bareRemote) names(there bool, verb string, rule rbacv1.PolicyRule, guard string) cluster.Predicate {
 	resource := strings.TrimSuffix(rule.Resources[0]+"."+rule.APIGroups[0], ".")
 	switch {
-	case !slices.Contains(rule.Verbs, "patch"):
+	case !there || verb == "impersonate":
 		return both(cluster.Condition(v1.ConditionReady, "False", v1.ReasonAccessDenied), messageHas(fmt.Sprintf(
 			"grant it %s on %s named %s in namespace %s", verb, resource, rule.ResourceNames[0], n.namespace)))
+	case resource == "serviceaccounts":
+		resource += " in " + n.namespace + " (" + rule.ResourceNames[0] + ")"
 	case len(rule.ResourceNames) > 0:
 		resource += " (" + rule.ResourceNames[0] + ")"
 	default:
@@ -197,7 +206,7 @@ func TestPrintedRolesAreEnoughByTrust(t *testing.T) {
 	n.there.Apply(t, target)
 	n.change(t, n.Cluster, lacking(reader, at, "impersonate"))
 	n.stageSet(t, "app", spec)
-	n.wait(t, "app", n.names("impersonate", reader.Rules[at], ""))
+	n.wait(t, "app", n.names(false, "impersonate", reader.Rules[at], ""))
 	n.change(t, n.Cluster, reader)
 	n.waitReady(t, "app", "app", revision)
 	n.there.WaitFor(t, n.configMap("a"))

@@ -89,18 +89,21 @@ func TestReadyCheckOfAKindThatIsNotServed(t *testing.T) {
 	n.waitReady(t, "app", "app", revision)
 }
 
-// T-41: a kind without namespaces is looked for in none. Who may not read it is told so.
+// T-41: a kind without namespaces is looked for in none. Who may not read it is told so before
+// anything is written.
 func TestReadyCheckOfAKindWithoutNamespaces(t *testing.T) {
 	n := shared(t).tenant(t)
 	role := "e2e-" + n.namespace
 	revision := n.source(t, "app", map[string]string{
 		"one/settings.yaml": configMap("first", "1"), "two/settings.yaml": configMap("second", "1"),
 	})
-	n.stageSet(t, "app", stageWith("app",
+	mark := n.Audit(t)
+	n.stageSet(t, "app", "retryInterval: 1s"+stageWith("app",
 		"{checks: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: "+role+"}]}"))
 	name := "ClusterRole.rbac.authorization.k8s.io " + role
-	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonAccessDenied),
-		messageHas("stage one, as system:serviceaccount:"+n.namespace+":deployer: "+name+" of readyChecks: "))
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonPermissionsMissing),
+		preflight("False", "stage one: get clusterroles.rbac.authorization.k8s.io ("+role+")"))
+	n.wroteNothing(t, mark)
 
 	n.Apply(t, fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1

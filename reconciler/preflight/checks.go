@@ -19,6 +19,9 @@ type ReadyCheck struct {
 	Kind schema.GroupVersionKind
 	// Key names the object; its namespace is empty for a kind that has none.
 	Key inventory.Key
+
+	// given is true when the release may give the right to read it before it is looked at.
+	given bool
 }
 
 // open makes the stages of what is to be checked, without objects.

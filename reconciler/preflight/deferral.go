@@ -69,6 +69,10 @@ func deferObjects(stages []ClearedStage) {
 				object.waitsFor = waiting.blocker(object, at, stage.account)
 			}
 		}
+		for i := range stage.checks { // which are looked at when all of the stage is applied
+			check := &stage.checks[i]
+			check.given = waiting.gift(check.Key, place{stage: number + 1}, stage.account) != nil
+		}
 	}
 }
 

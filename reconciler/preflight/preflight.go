@@ -196,12 +196,14 @@ func (o *Object) Health() health.Result {
 // ClearedStage is a stage whose objects passed the preflight.
 type ClearedStage struct {
 	// number is the stage's place among all stages, from 0.
-	number    int
-	name      string
-	account   tenant.Account
-	target    Target
-	judge     *health.Judge
-	checks    []ReadyCheck
+	number  int
+	name    string
+	account tenant.Account
+	target  Target
+	judge   *health.Judge
+	checks  []ReadyCheck
+	// unread is what the account may not look at of the checks.
+	unread    tenant.Permissions
 	conflicts Conflicts
 	prunes    bool
 	objects   []*Object

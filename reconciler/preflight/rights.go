@@ -97,7 +97,7 @@ func definedResources(stages []ClearedStage) map[schema.GroupKind]string {
 	return defined
 }
 
-// findLacks notes for each object of the stage what the account lacks for it.
+// findLacks notes for each object of the stage what the account lacks for it, and what it may not read of readyChecks.
 func (s *ClearedStage) findLacks(ctx context.Context, in Input, defined map[schema.GroupKind]string) error {
 	var needed tenant.Permissions
 	objects := map[tenant.Permission]*Object{}
@@ -111,13 +111,20 @@ func (s *ClearedStage) findLacks(ctx context.Context, in Input, defined map[sche
 		}
 		needed = append(needed, needs...)
 	}
-	missing, err := s.target.Missing(ctx, needed, false)
+	reads, err := s.reads(ctx, defined)
+	if err != nil {
+		return err
+	}
+	missing, err := s.target.Missing(ctx, append(needed, reads...), false)
 	if err != nil {
 		return err
 	}
 	for _, permission := range missing {
-		object := objects[permission]
-		object.lacks = append(object.lacks, permission)
+		if object, applied := objects[permission]; applied {
+			object.lacks = append(object.lacks, permission)
+		} else {
+			s.unread = append(s.unread, permission)
+		}
 	}
 	if err := s.forgiveExisting(ctx, in.Concurrency); err != nil {
 		return err
@@ -140,16 +147,9 @@ func (s *ClearedStage) findLacks(ctx context.Context, in Input, defined map[sche
 func (s *ClearedStage) needs(ctx context.Context, in Input, object *Object, defined map[schema.GroupKind]string) (
 	tenant.Permissions, error,
 ) {
-	resource, ours := defined[object.key.GroupKind()]
-	if !ours { // else the cluster may not serve the kind yet, and would be believed for a while when it says so
-		var err error
-		resource, err = s.target.Resource(ctx, object.Desired().GroupVersionKind())
-		if meta.IsNoMatchError(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	resource, err := s.resource(ctx, object.Desired().GroupVersionKind(), defined)
+	if err != nil || resource == "" {
+		return nil, err
 	}
 	verbs := []string{"get", "patch"}
 	if object.live == nil && in.Recorded[object.key].UID == "" {
@@ -160,6 +160,35 @@ func (s *ClearedStage) needs(ctx context.Context, in Input, object *Object, defi
 		verbs = append(verbs, "delete")
 	}
 	return permissionsFor(object.key, resource, verbs...), nil
+}
+
+// reads are the permissions to look at the objects of readyChecks, but for those that the release may give first.
+func (s *ClearedStage) reads(ctx context.Context, defined map[schema.GroupKind]string) (tenant.Permissions, error) {
+	var needed tenant.Permissions
+	for _, check := range s.checks {
+		resource, err := s.resource(ctx, check.Kind, defined)
+		if err != nil {
+			return nil, err
+		}
+		if resource != "" && !check.given {
+			needed = append(needed, permissionsFor(check.Key, resource, "get")...)
+		}
+	}
+	return needed, nil
+}
+
+// resource is the resource of a kind; empty if neither the cluster nor the release defines it.
+func (s *ClearedStage) resource(
+	ctx context.Context, kind schema.GroupVersionKind, defined map[schema.GroupKind]string,
+) (string, error) {
+	if resource, ours := defined[kind.GroupKind()]; ours {
+		return resource, nil // the cluster may not serve the kind yet, and would be believed for a while when it says so
+	}
+	resource, err := s.target.Resource(ctx, kind)
+	if meta.IsNoMatchError(err) {
+		return "", nil
+	}
+	return resource, err
 }
 
 // permissionsFor are permissions for one object.
@@ -203,7 +232,7 @@ func (s *ClearedStage) forgiveExisting(ctx context.Context, concurrency int) err
 
 // lack is what the stage's account lacks, but for what the release may give it.
 func (s *ClearedStage) lack() lack {
-	found := lack{stage: s.name, account: s.account}
+	found := lack{stage: s.name, account: s.account, Permissions: slices.Clone(s.unread)}
 	for _, object := range s.objects {
 		if object.gift == nil {
 			found.Permissions = append(found.Permissions, object.lacks...)

@@ -179,6 +179,47 @@ func TestLacks(t *testing.T) {
 	}
 }
 
+// What a stage waits for it has to be allowed to read, which is known before anything is written, too, but for what the
+// release may give it until then.
+func TestLacksOfReadyChecks(t *testing.T) {
+	web := ReadyCheck{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}
+	web.Key = inventory.Key{Kind: "Pod", Namespace: "team-a", Name: "web"}
+	unknown := ReadyCheck{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}}
+	unknown.Key = inventory.Key{Group: "example.com", Kind: "Thing", Namespace: "team-a", Name: "t"}
+	applied := ReadyCheck{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}
+	applied.Key = inventory.Key{Kind: "ConfigMap", Namespace: "team-a", Name: "plain"}
+	cases := map[string]struct {
+		lacks, objects []string
+		want           []string
+	}{
+		"what it may not read":     {lacks: []string{"get pods"}, objects: []string{plain}, want: []string{"get pods in team-a (web)"}},
+		"what it may not list":     {lacks: []string{"list pods"}, objects: []string{plain}},
+		"what it applies itself":   {lacks: []string{"get configmaps"}, objects: []string{plain}, want: []string{"get configmaps in team-a (plain)"}},
+		"what it is given first":   {lacks: []string{"get pods"}, objects: []string{plain, ownBinding}},
+		"when nothing is written":  {lacks: []string{"get pods"}},
+		"a kind that nobody knows": {lacks: []string{"get things"}, objects: []string{plain}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stages := release(t, nil, tc.objects)
+			stages[0].target, stages[0].checks = &limited{lacks: tc.lacks}, []ReadyCheck{web, unknown, applied}
+			order(stages)
+			deferObjects(stages)
+			found, err := lacks(t.Context(), Input{}, stages)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, lack := range found {
+				got = append(got, lack.Lines()...)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("lacks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // What leaves the release is deleted as the account that applied it.
 func TestLacksOfWhatLeaves(t *testing.T) {
 	target := &limited{lacks: []string{"delete configmaps"}}
