@@ -25,6 +25,21 @@ type Place struct {
 	Key
 }
 
+// crdGroup is the group of CustomResourceDefinitions.
+const crdGroup = "apiextensions.k8s.io"
+
+// Spared is true for what a StageSet in a namespace never deletes, whoever applied it: the namespace, and the CRDs of the
+// product, with which all StageSets and inventories would go (T-71). On another cluster neither is.
+func (p Place) Spared(namespace string) bool {
+	switch p.GroupKind() {
+	case schema.GroupKind{Kind: "Namespace"}:
+		return p.Cluster == v1.ClusterLocal && p.Name == namespace
+	case schema.GroupKind{Group: crdGroup, Kind: "CustomResourceDefinition"}:
+		return p.Cluster == v1.ClusterLocal && strings.HasSuffix(p.Name, "."+v1.GroupVersion.Group)
+	}
+	return false
+}
+
 // KeyOf is the key of an object.
 func KeyOf(obj *unstructured.Unstructured) Key {
 	gvk := obj.GroupVersionKind()

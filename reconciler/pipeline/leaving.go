@@ -29,7 +29,6 @@ func left(set *v1.StageSet, pinned Pinned, stages []preflight.Stage, records []i
 		}
 	}
 	targets := pinned.RecordIDs()
-	own := inventory.Key{Kind: "Namespace", Name: set.Namespace} // which is never deleted
 	var all []preflight.Leaving
 	for _, record := range records {
 		as := slices.IndexFunc(targets, func(id inventory.ID) bool { return id.Target == record.Target })
@@ -38,7 +37,8 @@ func left(set *v1.StageSet, pinned Pinned, stages []preflight.Stage, records []i
 		}
 		next := preflight.Leaving{Stage: record.Stage, Account: stages[as].Account, Target: stages[as].Target}
 		for _, key := range record.Keys() {
-			if entry := record.Entries[key]; !desired[key] && !entry.Keep && key != own {
+			spared := record.ID().Place(key).Spared(set.Namespace)
+			if entry := record.Entries[key]; !desired[key] && !entry.Keep && !spared {
 				next.Entries = append(next.Entries, entry)
 			}
 		}

@@ -155,8 +155,8 @@ func (s *ClearedStage) needs(ctx context.Context, in Input, object *Object, defi
 	if object.live == nil && in.Recorded[object.key].UID == "" {
 		verbs = append(verbs, "create")
 	}
-	own := object.key == inventory.Key{Kind: "Namespace", Name: in.Applier.Owner.Namespace} // which is never deleted
-	if s.prunes && !own && !object.Keep() && !object.liveKeep() {
+	spared := inventory.Place{Cluster: in.Applier.Cluster, Key: object.key}.Spared(in.Applier.Owner.Namespace)
+	if s.prunes && !spared && !object.Keep() && !object.liveKeep() {
 		verbs = append(verbs, "delete")
 	}
 	return permissionsFor(object.key, resource, verbs...), nil

@@ -1,12 +1,13 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,6 +70,7 @@ func TestLacks(t *testing.T) {
 		lacks, exists, settled []string
 		stages                 [][]string
 		keeps                  bool
+		cluster                string // the local one if it is empty
 		// want are lines of what is lacked, and waits the names of objects that have to be asked about again.
 		want, waits []string
 	}{
@@ -94,6 +96,10 @@ func TestLacks(t *testing.T) {
 		},
 		"delete of what is never deleted": {
 			lacks: []string{"delete configmaps", "delete namespaces"}, stages: [][]string{{keptMap, ownNamespace}},
+		},
+		"delete of the namespace of the same name elsewhere": {
+			cluster: "5f1c", lacks: []string{"delete namespaces"}, stages: [][]string{{ownNamespace}},
+			want: []string{"a: delete namespaces (team-a)"},
 		},
 		"of a kind that the release defines": {
 			lacks: []string{"create things"}, stages: [][]string{{crdOfThings, thing}}, want: []string{"a: create things.example.com in team-a (t)"},
@@ -145,7 +151,9 @@ func TestLacks(t *testing.T) {
 			}
 			order(stages)
 			deferObjects(stages)
-			in := Input{Applier: ownership.Applier{Owner: ownership.Owner{Namespace: "team-a", Name: "app"}}}
+			in := Input{Applier: ownership.Applier{
+				Owner: ownership.Owner{Namespace: "team-a", Name: "app"}, Cluster: cmp.Or(tc.cluster, v1.ClusterLocal),
+			}}
 			found, err := lacks(t.Context(), in, stages)
 			if err != nil {
 				t.Fatal(err)
@@ -166,10 +174,10 @@ func TestLacks(t *testing.T) {
 					}
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("lacks (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.waits, waits); diff != "" {
+			if diff := gocmp.Diff(tc.waits, waits); diff != "" {
 				t.Errorf("waiting (-want +got):\n%s", diff)
 			}
 			if name == "nothing to write" && target.asked > 0 {
@@ -231,7 +239,7 @@ func TestLacksOfWhatLeaves(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("got %v, %v, want one lack", found, err)
 	}
-	if diff := cmp.Diff([]string{"delete configmaps in team-a (old)"}, found[0].Lines()); diff != "" {
+	if diff := gocmp.Diff([]string{"delete configmaps in team-a (old)"}, found[0].Lines()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }

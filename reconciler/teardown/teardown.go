@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -104,19 +102,10 @@ func (t Teardown) Outside(book *store.Book) Orphans {
 // isRemote is true for what is on another cluster.
 func isRemote(record inventory.ID) bool { return record.Target.Cluster != v1.ClusterLocal }
 
-// spared is true for what is never deleted, whoever applied it: the namespaces of the StageSet and of the reconciler, and
-// the CRDs of the product, with which all StageSets and inventories would go (T-71). On another cluster neither is.
+// spared is true for what is never deleted: besides what nobody's StageSet deletes, the namespace that the reconciler is in.
 func (t Teardown) spared(record inventory.ID, key inventory.Key) bool {
-	if isRemote(record) {
-		return false
-	}
-	switch key.GroupKind() {
-	case schema.GroupKind{Kind: "Namespace"}:
-		return key.Name == t.Owner.Namespace || key.Name == t.Home
-	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
-		return strings.HasSuffix(key.Name, "."+v1.GroupVersion.Group)
-	}
-	return false
+	home := !isRemote(record) && key == inventory.Key{Kind: "Namespace", Name: t.Home}
+	return home || record.Place(key).Spared(t.Owner.Namespace)
 }
 
 // Keep takes out of the book whatever is not in unseen, and removes inventories that hold nothing any more.
