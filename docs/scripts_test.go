@@ -20,7 +20,7 @@ var runners = map[string]runner{
 	"multi-cluster.md": {"../e2e/documentedclusters_test.go", "TestRolesForTwoClustersAsTheDocumentSays", 1},
 	"tenancy.md":       {"../e2e/documentedrbac_test.go", "TestPrintedRolesAsTheDocumentSays", 1},
 	"migration.md":     {"../e2e/chart/started_test.go", "TestFromNothingAsDocumented", 7},
-	"README.md":        {"../e2e/chart/started_test.go", "TestFromNothingAsDocumented", 6},
+	"README.md":        {"../e2e/chart/started_test.go", "TestFromNothingAsDocumented", 7},
 }
 
 // Each block of commands in the documents is run by a test, or says what it needs that no test has.

@@ -27,25 +27,27 @@ func TestFromNothingAsDocumented(t *testing.T) {
 	t.Cleanup(func() { r.leave(t) })
 
 	readme := scripts(t, "README.md")
+	sh.run(t, "kubectl create namespace flux-system") // as Flux is installed
 	sh.run(t, readme[0].Text)
+	sh.run(t, readme[1].Text)
 	r.route(t)
 	r.start(t, "admission")
 	r.start(t, "reconciler")
-	sh.run(t, readme[1].Text)
-	sh.run(t, strings.ReplaceAll(readme[2].Text, "https://github.com/stageset/stageset", exampleRepository(t)))
-	printed := sh.run(t, readme[3].Text)
+	sh.run(t, readme[2].Text)
+	sh.run(t, strings.ReplaceAll(readme[3].Text, "https://github.com/stageset/stageset", exampleRepository(t)))
+	printed := sh.run(t, readme[4].Text)
 	for _, want := range []string{"stageset.stages.metio.wtf/webshop condition met", "deployment.apps/database", "deployment.apps/shop"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("there is no %s in\n%s", want, printed)
 		}
 	}
-	printed = sh.run(t, readme[4].Text)
+	printed = sh.run(t, readme[5].Text)
 	for _, want := range []string{"no-cross-namespace-refs", "service-account-required", "refused, as it should be"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("there is no %s in\n%s", want, printed)
 		}
 	}
-	if printed = sh.run(t, readme[5].Text); !strings.Contains(printed, "No resources found") {
+	if printed = sh.run(t, readme[6].Text); !strings.Contains(printed, "No resources found") {
 		t.Errorf("what is left:\n%s", printed)
 	}
 
@@ -96,7 +98,7 @@ func (r *release) leave(t *testing.T) {
 	if _, err := helm(uncancelled{t}, args...); err != nil {
 		t.Error(err)
 	}
-	for _, namespace := range []string{r.namespace, "team-a"} {
+	for _, namespace := range []string{r.namespace, "flux-system", "team-a"} {
 		err := r.client.Delete(uncancelled{t}.Context(), cluster.Ref("v1", "Namespace", "", namespace))
 		if client.IgnoreNotFound(err) != nil {
 			t.Error(err)
