@@ -68,6 +68,8 @@ var importers = []struct {
 	{"k8s.io/apiserver", ".", []string{"policies/internal/celenv"}},
 	{"github.com/google/cel-go", ".", []string{"policies/internal/celenv"}},
 	{"github.com/open-policy-agent/cert-controller", ".", []string{"admission/certs"}},
+	{"go.opentelemetry.io", ".",
+		[]string{"admission/app", "admission/webhook", "e2e/collector", "process", "reconciler/controller"}},
 	{"github.com/fluxcd", ".", []string{"reconciler/app", "reconciler/cloud", "reconciler/controller"}},
 	{module + "/reconciler/cloud", ".", []string{"reconciler/tenant"}},
 	{"sigs.k8s.io/kustomize", ".", []string{"reconciler/build", "stagesetctl/app"}},

@@ -68,6 +68,7 @@ func TestFlagsAreValues(t *testing.T) {
 		"cert-dir":                  "admission.certificateSecret",
 		"artifact-cache-dir":        "a volume",
 		"hash-key-file":             "reconciler.hashKeySecret",
+		"tracing":                   "tracing.endpoint",
 	}
 	want, got, unknown := map[string]string{}, map[string]string{}, maps.Clone(follows)
 	for _, component := range []string{"admission", "reconciler"} {

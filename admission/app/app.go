@@ -59,9 +59,14 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
 
+	tracing, flush, err := options.Tracing.Start(ctx, program, logger)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	ending := &drain{delay: options.DrainDelay, clock: clock.RealClock{}, logger: logger}
 	mgr, err := assemble(config, parts{
-		options: options, logger: logger, ending: ending, rules: rules,
+		options: options, logger: logger, tracing: tracing, ending: ending, rules: rules,
 		keyring: certs.NewKeyring(certsOptions(options, scratch)),
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -44,6 +45,7 @@ const (
 type parts struct {
 	options *Options
 	logger  logr.Logger
+	tracing trace.TracerProvider
 	ending  *drain
 	rules   rules
 	keyring *certs.Keyring
@@ -75,6 +77,7 @@ func assemble(config *rest.Config, p parts) (manager.Manager, error) {
 		MaxInFlight:      p.options.MaxInFlight,
 		Draining:         p.ending.Begun,
 		Metrics:          measured.webhook,
+		Tracing:          p.tracing,
 	}
 	server.Register(mgr.GetWebhookServer())
 	return mgr, addChecks(mgr, p)

@@ -57,6 +57,8 @@ type Options struct {
 	Debug process.Debug
 	// Logging is how the program logs.
 	Logging process.Logging
+	// Tracing is whether traces are sent.
+	Tracing process.Tracing
 }
 
 // AddFlags adds a flag for every option, with its default.
@@ -85,6 +87,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Elect one replica that writes the caBundle. Every replica serves, elected or not.")
 	o.Debug.AddFlags(flags)
 	o.Logging.AddFlags(flags)
+	o.Tracing.AddFlags(flags)
 }
 
 const day = 24 * time.Hour
@@ -139,8 +142,8 @@ func (o *Options) Validate() error {
 	if o.DrainDelay < 0 || o.DrainDelay > 10*time.Minute {
 		refuse("drain-delay", "%s: 0s to 10m", o.DrainDelay)
 	}
-	problems = append(problems, o.Policies.Validate(), o.Watch.Validate(), o.Debug.Validate(), o.Logging.Validate())
-	return errors.Join(problems...)
+	return errors.Join(append(problems, o.Policies.Validate(), o.Watch.Validate(), o.Debug.Validate(),
+		o.Logging.Validate(), o.Tracing.Validate())...)
 }
 
 func (o *Options) validateCertificate(refuse func(flag, format string, args ...any)) {

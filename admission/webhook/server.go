@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -39,6 +40,8 @@ type Server struct {
 	Draining func() bool
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
+	// Tracing makes spans; nil makes none.
+	Tracing trace.TracerProvider
 }
 
 // Register serves the webhooks at their paths.
@@ -47,9 +50,11 @@ func (s *Server) Register(server webhook.Server) {
 	defaults := limit(slots, admission.HandlerFunc(s.StageSets.Default))
 	validates := s.Metrics.measure(limit(slots, admission.HandlerFunc(s.StageSets.Validate)))
 	policies := limit(make(chan struct{}, maxPoliciesInFlight), admission.HandlerFunc(s.StageSetPolicies.Validate))
-	server.Register(PathDefault, s.answer(defaults))
-	server.Register(PathValidate, s.answer(validates))
-	server.Register(PathValidatePolicies, s.answer(policies))
+	for path, handler := range map[string]admission.Handler{
+		PathDefault: defaults, PathValidate: validates, PathValidatePolicies: policies,
+	} {
+		server.Register(path, s.trace(path, s.answer(describe(handler))))
+	}
 }
 
 // answer has requests answered by handler, within bounds.

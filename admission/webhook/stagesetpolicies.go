@@ -41,7 +41,9 @@ func (s *StageSetPolicies) Validate(ctx context.Context, request admission.Reque
 		}
 		options.Old = &old
 	}
-	warnings, err := policytest.Check(ctx, &policy, options)
+	checking, span := begin(ctx, "check")
+	warnings, err := policytest.Check(checking, &policy, options)
+	span.End()
 	response := admission.Allowed("")
 	var problems policies.Problems
 	switch {

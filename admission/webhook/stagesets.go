@@ -67,7 +67,7 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 		loggerOf(ctx, request).Error(err, "defaulted without the Namespace")
 		warnings = append(warnings, "some defaults may be missing: "+unread(err, request.Namespace))
 	}
-	defaulted, err := set.Default(ctx, in)
+	defaulted, err := fillIn(ctx, set, in)
 	var failed policies.DefaultError
 	switch {
 	case errors.As(err, &failed) && !specUnchanged(in):
@@ -80,6 +80,20 @@ func (s *StageSets) Default(ctx context.Context, request admission.Request) admi
 		response = patch(request.Object.Raw, defaulted)
 	}
 	return response.WithWarnings(warnings...)
+}
+
+// fillIn has the policies fill in what is missing.
+func fillIn(ctx context.Context, set Policies, in policies.Input) (*unstructured.Unstructured, error) {
+	ctx, span := begin(ctx, "default")
+	defer span.End()
+	return set.Default(ctx, in)
+}
+
+// evaluate has the policies evaluated, on what they make of the object.
+func evaluate(ctx context.Context, set Policies, in policies.Input) policies.Decision {
+	ctx, span := begin(ctx, "evaluate")
+	defer span.End()
+	return set.ValidateDefaulted(ctx, in)
 }
 
 // mentionsDefaults tells whether an object of the request may have the annotation that says what was defaulted. The API
@@ -114,7 +128,7 @@ func (s *StageSets) Validate(ctx context.Context, request admission.Request) adm
 	if deletes && terminating(in.Namespace) {
 		return admission.Allowed("")
 	}
-	decision := set.ValidateDefaulted(ctx, in)
+	decision := evaluate(ctx, set, in)
 	if deletes && len(decision.Denied) > 0 && s.Namespaces.terminating(ctx, request.Namespace) {
 		return admission.Allowed("") // which the cache did not know yet
 	}

@@ -116,7 +116,7 @@ func (r *release) start(t *testing.T, component string) *process.Process {
 	}
 	var env []string
 	for _, variable := range pod.Containers[0].Env {
-		env = append(env, variable.Name+"="+variable.Value)
+		env = append(env, places.Replace(variable.Name+"="+variable.Value))
 	}
 	var health int32
 	for _, port := range pod.Containers[0].Ports {

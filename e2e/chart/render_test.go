@@ -43,6 +43,8 @@ policies:
 	certificateInFiles: `
 webhook: {annotations: {cert-manager.io/inject-ca-from: delivery-system/delivery}}
 admission: {certificateSecret: delivery-certificate, flags: {cert-provider: files}}`,
+	"traced": `
+tracing: {endpoint: "https://collector.observability.svc:4317", samplingRatio: 0.1, caConfigMap: collector-ca}`,
 	"as-many-objects-as-possible": `
 image: {pullSecrets: [registry]}
 admission:
@@ -58,6 +60,7 @@ reconciler:
   tolerations: [{key: platform, operator: Exists}]
   affinity: {nodeAffinity: {}}
 networkPolicy: {extraEgress: [{ports: [{port: 3128}]}]}
+tracing: {endpoint: "http://collector.example.com:4317"}
 serviceMonitor: {enabled: true, labels: {prometheus: platform}}
 prometheusRule: {enabled: true, labels: {prometheus: platform}}`,
 	"as-few-objects-as-possible": `
@@ -244,7 +247,9 @@ func TestWrongValuesAreNamed(t *testing.T) {
 			"{rbac: {clusterAdmin: true}, tenancy: {platformNamespaces: [a]}}", "at '/tenancy/platformNamespaces': maxItems"},
 		"reconcilers that none is elected of": {
 			"reconciler: {flags: {leader-elect: false}}", "at '/reconciler/replicas': maximum: got 2, want 1"},
-		"a digest": {"reconciler: {image: {digest: latest}}", "at '/reconciler/image/digest'"},
+		"a digest":                   {"reconciler: {image: {digest: latest}}", "at '/reconciler/image/digest'"},
+		"a collector that is no URL": {"tracing: {endpoint: collector:4317}", "at '/tracing/endpoint'"},
+		"more than all traces":       {"tracing: {samplingRatio: 1.5}", "at '/tracing/samplingRatio': maximum: got 1.5, want 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := helm(t, "template", "any", chart, "--values", valuesFile(t, test.values))

@@ -94,6 +94,11 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	tracing, flush, err := options.Tracing.Start(ctx, program, logger)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	waits := controller.NewWaits()
 	named, err := newConnections(options, waits, measured)
 	if err != nil {
@@ -104,7 +109,7 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	reconciler.Waits = waits
+	reconciler.Waits, reconciler.Tracing = waits, tracing
 	if err := reconciler.SetupWithManager(ctx, mgr, workers(options.Concurrent)); err != nil {
 		return err
 	}
@@ -251,7 +256,7 @@ func assemble(
 			Applier:     ownership.Applier{Claims: inventories, Earlier: options.TakeoverManagers},
 			Graph:       controller.Graph{StageSets: mgr.GetClient(), Namespaces: options.Watch.Namespaces},
 			Concurrency: options.ApplyConcurrency,
-			Measure:     controller.Steps{Clock: clock.RealClock{}}.Begin,
+			Step:        controller.Steps{Clock: clock.RealClock{}}.Begin,
 		},
 		PolicyChanges: stored,
 

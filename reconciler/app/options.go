@@ -38,6 +38,7 @@ type Options struct {
 	HealthAddress     string
 	Debug             process.Debug
 	Logging           process.Logging
+	Tracing           process.Tracing
 }
 
 // Bounds of spec.interval, which also hold for its default.
@@ -83,6 +84,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	o.Debug.AddFlags(flags)
 	o.Logging.AddFlags(flags)
+	o.Tracing.AddFlags(flags)
 }
 
 // Validate names every flag whose value cannot be used.
@@ -113,8 +115,8 @@ func (o *Options) Validate() error {
 	if o.ArtifactCacheSize < 0 {
 		problems = append(problems, fmt.Errorf("--artifact-cache-size is %d: it must not be negative", o.ArtifactCacheSize))
 	}
-	problems = append(problems, o.Policies.Validate(), o.Watch.Validate(), o.Debug.Validate(), o.Logging.Validate())
-	return errors.Join(problems...)
+	return errors.Join(append(problems, o.Policies.Validate(), o.Watch.Validate(), o.Debug.Validate(),
+		o.Logging.Validate(), o.Tracing.Validate())...)
 }
 
 // leaseName is the name of the Lease: that of another release in the same namespace is another.

@@ -5,6 +5,7 @@ package apply
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -47,16 +48,12 @@ type ChangeSet struct {
 func Stage(
 	ctx context.Context, cleared preflight.Cleared, stage preflight.ClearedStage, options Options,
 ) (ChangeSet, error) {
-	writer := writer{
-		cleared: cleared, stage: stage, concurrency: max(options.Concurrency, 1), ahead: options.Ahead, set: &ChangeSet{},
-	}
+	options.Concurrency = max(options.Concurrency, 1)
+	writer := writer{cleared: cleared, stage: stage, options: options, set: &ChangeSet{}}
 	pending := pendingWaves(stage, options.Done)
 	for number, wave := range pending {
 		if number > 0 && stage.Gated(pending[0][0].Wave(), wave[0].Wave()) {
 			break
-		}
-		if err := stage.Permit(ctx, wave[0].Wave()); err != nil {
-			return *writer.set, err
 		}
 		err := writer.writeWave(ctx, wave)
 		if err != nil || len(writer.set.Leaving) > 0 {
@@ -75,6 +72,8 @@ type Options struct {
 	// Ahead is called with the objects of a wave whose dry-run had to wait, once that has shown that they may and have to be
 	// written, and before the first of the wave is. Its error ends the apply. A stage with such objects needs it.
 	Ahead func(ctx context.Context, objects []*preflight.Object) error
+	// Step begins what is done for a wave, and returns what ends it.
+	Step func(ctx context.Context, name string, about ...slog.Attr) (within context.Context, end func())
 }
 
 // pendingWaves are the changed objects that are not done, wave by wave.
@@ -96,10 +95,9 @@ func pendingWaves(stage preflight.ClearedStage, done map[inventory.Key]bool) [][
 
 // writer writes the waves of one stage.
 type writer struct {
-	cleared     preflight.Cleared
-	stage       preflight.ClearedStage
-	concurrency int
-	ahead       func(ctx context.Context, objects []*preflight.Object) error
+	cleared preflight.Cleared
+	stage   preflight.ClearedStage
+	options Options
 
 	mu  sync.Mutex
 	set *ChangeSet
@@ -107,6 +105,11 @@ type writer struct {
 
 // writeWave dry-runs the deferred objects of a wave, and then writes all that have to be written.
 func (w *writer) writeWave(ctx context.Context, wave []*preflight.Object) error {
+	ctx, end := w.options.Step(ctx, "wave", slog.String("stage", w.stage.Name()), slog.Int("objects", len(wave)))
+	defer end()
+	if err := w.stage.Permit(ctx, wave[0].Wave()); err != nil {
+		return err
+	}
 	if err := w.each(ctx, only(wave, (*preflight.Object).Outdated), w.update); err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (w *writer) writeWave(ctx context.Context, wave []*preflight.Object) error 
 		w.set.Settled = append(w.set.Settled, object)
 	}
 	if waited := only(changed, (*preflight.Object).Deferred); len(waited) > 0 {
-		if err := w.ahead(ctx, waited); err != nil {
+		if err := w.options.Ahead(ctx, waited); err != nil {
 			return err
 		}
 	}
@@ -196,7 +199,7 @@ func (w *writer) note(key inventory.Key, gone, deleted bool) {
 func (w *writer) each(
 	ctx context.Context, objects []*preflight.Object, request func(context.Context, *preflight.Object) error,
 ) error {
-	asking := preflight.NewAsking(ctx, w.concurrency)
+	asking := preflight.NewAsking(ctx, w.options.Concurrency)
 	for _, object := range objects {
 		asking.Ask(w.stage, object, request)
 	}

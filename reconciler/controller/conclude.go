@@ -38,10 +38,10 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 		switch {
 		case err == nil:
 			r.forget(name)
-			passes.WithLabelValues(endedDeleted).Inc()
+			passEnded(ctx, endedDeleted)
 			return ctrl.Result{}, nil
 		case snap.gone:
-			passes.WithLabelValues(endedError).Inc()
+			passEnded(ctx, endedError)
 			return ctrl.Result{}, err
 		}
 		ended = interrupted(err)
@@ -49,14 +49,14 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 	ended = ended.redacted(snap.redact)
 	if ended.postponed {
 		log.FromContext(ctx).Info("pass postponed", "message", status.Truncate(ended.Message))
-		passes.WithLabelValues(v1.ReasonProgressing).Inc()
+		passEnded(ctx, v1.ReasonProgressing)
 		return ctrl.Result{RequeueAfter: ended.again}, nil
 	}
 	before := snap.set.DeepCopy()
 	snap.set.Status = status.Next(snap.set, ended.Outcome, r.Clock.Now())
 	if !equality.Semantic.DeepEqual(before.Status, snap.set.Status) {
 		if err := r.Client.Status().Patch(ctx, snap.set, client.MergeFrom(before)); err != nil {
-			passes.WithLabelValues(endedError).Inc()
+			passEnded(ctx, endedError)
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 		snap.memo.wrote(snap.set)
@@ -64,11 +64,12 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 		r.emit(ctx, snap)
 	}
 	condition := meta.FindStatusCondition(snap.set.Status.Conditions, v1.ConditionReady)
-	passes.WithLabelValues(condition.Reason).Inc()
+	passEnded(ctx, condition.Reason)
 	measured.set(name, state{
 		ready: condition.Status == metav1.ConditionTrue, reason: condition.Reason, looping: snap.memo.looping != "",
 	})
 	if ended.Failure != nil {
+		passFailed(ctx, ended.Failure)
 		log.FromContext(ctx).Info("pass failed", "reason", ended.Failure.Reason, "kind", ended.Failure.Kind.String(),
 			"stage", ended.Failure.Stage, "message", status.Truncate(ended.Failure.Error()))
 	}

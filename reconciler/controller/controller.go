@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,8 +59,10 @@ type Reconciler struct {
 	PolicyChanges PolicyChanges
 	Pipeline      *pipeline.Pipeline
 	// Waits are what the parts of Pipeline end.
-	Waits   Waits
-	Events  Recorder
+	Waits  Waits
+	Events Recorder
+	// Tracing makes the traces of passes.
+	Tracing trace.TracerProvider
 	Clock   clock.PassiveClock
 	Options Options
 
@@ -101,15 +104,17 @@ type outcome struct {
 
 // Reconcile is one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	ctx, end := r.beginPass(ctx, request.NamespacedName)
+	defer end()
 	snap, err := r.snapshot(ctx, request)
 	switch {
 	case ctx.Err() != nil:
 		return ctrl.Result{}, nil
 	case err != nil:
-		passes.WithLabelValues(endedError).Inc()
+		passEnded(ctx, endedError)
 		return ctrl.Result{}, err
 	case snap == nil:
-		passes.WithLabelValues(endedDeleted).Inc()
+		passEnded(ctx, endedDeleted)
 		return ctrl.Result{}, nil
 	}
 	defer snap.memo.rest()
@@ -118,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if !r.abroad.enter(snap.set.Namespace, r.Options.MaxAbroad) {
 		r.emit(ctx, snap)
-		passes.WithLabelValues(v1.ReasonProgressing).Inc()
+		passEnded(ctx, v1.ReasonProgressing)
 		return ctrl.Result{RequeueAfter: minBackoff}, nil
 	}
 	defer r.abroad.leave(snap.set.Namespace)

@@ -126,6 +126,7 @@ func (r *Reconciler) teardown(snap *snapshot) teardown.Teardown {
 		Prune:       func(stage string, recorded bool) bool { return prunes(snap, stage, recorded) },
 		Timeout:     func(stage string) time.Duration { return stageTimeout(snap.effective, stage) },
 		Home:        r.Options.Home,
+		Step:        Steps{Clock: r.Clock}.Begin,
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
 )
 
 // Metrics of this package. None has a label that a tenant can make up, but for the names of its StageSets, which are there
@@ -102,14 +101,3 @@ const (
 	// endedError: something of our own could not be read or written; the pass is made again.
 	endedError = "Error"
 )
-
-// Steps measures how long the steps of passes take.
-type Steps struct {
-	Clock clock.PassiveClock
-}
-
-// Begin begins a step; what it returns ends it.
-func (s Steps) Begin(step string) (end func()) {
-	began := s.Clock.Now()
-	return func() { steps.WithLabelValues(step).Observe(s.Clock.Since(began).Seconds()) }
-}

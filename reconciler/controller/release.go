@@ -201,7 +201,7 @@ func (r *Reconciler) run(snap *snapshot, of pipeline.Cleared, memory pipeline.Me
 	return release.New(of.Cleared, r.stages(of.Set, of.Pinned), of.Pinned.Recorded(memory.Records), release.Options{
 		Clock:       r.Clock,
 		Concurrency: r.Options.ApplyConcurrency,
-		Measure:     Steps{Clock: r.Clock}.Begin,
+		Step:        Steps{Clock: r.Clock}.Begin,
 		Begun:       begun,
 		BeforeWrite: func(ctx context.Context) error { return r.addFinalizer(ctx, snap) },
 	})
@@ -268,7 +268,6 @@ func startedAt(set *v1.StageSet, name, digest string) time.Time {
 
 // finish deletes what left the release and brings the inventories to what is.
 func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run, pinned pipeline.Pinned) outcome {
-	defer Steps{Clock: r.Clock}.Begin("prune")()
 	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired(), pinned.Destination.Cluster())
 	r.tellOrphans(snap, result.Orphans)
 	r.tellOrphans(snap, result.Lost)

@@ -28,7 +28,8 @@ func (p *Pipeline) dependencies(ctx context.Context, set *v1.StageSet) ([]*v1.St
 	if len(set.Spec.DependsOn) == 0 {
 		return nil, nil
 	}
-	defer p.step("dependencies")()
+	ctx, end := p.step(ctx, "dependencies")
+	defer end()
 	client, err := readerOf(ctx, p.Tenants, set, "spec.dependsOn")
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (p *Pipeline) Maintain(
 	in.Recorded = pinned.Recorded(slices.DeleteFunc(slices.Clone(memory.Records), func(record inventory.Record) bool {
 		return !slices.Contains(ids, record.ID()) // another account has applied it
 	}))
-	cleared, err := preflight.Check(ctx, in)
+	cleared, err := p.check(ctx, in)
 	return Cleared{Cleared: cleared, Set: set, Pinned: pinned}, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,16 +59,16 @@ type Pipeline struct {
 	Graph   Graph
 	// Concurrency bounds the requests of one release that are under way at once.
 	Concurrency int
-	// Measure is told when a step begins, and then when it ends; nil measures nothing.
-	Measure func(step string) (end func())
+	// Step begins a step, or what a step does for a stage, and returns what ends it; nil tells nobody.
+	Step func(ctx context.Context, name string, about ...slog.Attr) (within context.Context, end func())
 }
 
 // step begins a step; what it returns ends it.
-func (p *Pipeline) step(name string) (end func()) {
-	if p.Measure == nil {
-		return func() {}
+func (p *Pipeline) step(ctx context.Context, name string, about ...slog.Attr) (within context.Context, end func()) {
+	if p.Step == nil {
+		return ctx, func() {}
 	}
-	return p.Measure(name)
+	return p.Step(ctx, name, about...)
 }
 
 // PinnedStage is a stage with its account and its pinned source.
@@ -151,7 +152,8 @@ func (p *Pipeline) Pin(ctx context.Context, set *v1.StageSet, review Review) (Pi
 // sources pins the sources of all stages. Stages that name the same source as the same account share one read; stages
 // with different accounts are each read for, but all stages of a run have one revision of a source.
 func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned) error {
-	defer p.step("sources")()
+	ctx, end := p.step(ctx, "sources")
+	defer end()
 	type read struct {
 		ref     v1.SourceReference
 		account tenant.Account
@@ -163,7 +165,7 @@ func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned)
 		stage := &pinned.Stages[i]
 		this := read{ref: stage.Stage.SourceRef, account: stage.Local.Account()}
 		if _, known := pins[this]; !known {
-			pin, err := p.Resolver.Resolve(ctx, stage.Local, stage.Stage.SourceRef, set.Namespace)
+			pin, err := p.resolve(ctx, set, stage)
 			if err != nil {
 				problems = append(problems, inStage(err, stage))
 			}
@@ -176,6 +178,13 @@ func (p *Pipeline) sources(ctx context.Context, set *v1.StageSet, pinned Pinned)
 		stage.Pin = pins[this]
 	}
 	return failure.Join(problems...)
+}
+
+// resolve reads and pins the source of a stage.
+func (p *Pipeline) resolve(ctx context.Context, set *v1.StageSet, stage *PinnedStage) (source.Pin, error) {
+	ctx, end := p.step(ctx, "source", slog.String("stage", stage.Stage.Name))
+	defer end()
+	return p.Resolver.Resolve(ctx, stage.Local, stage.Stage.SourceRef, set.Namespace)
 }
 
 // inStage names stage and account in a failure's text.

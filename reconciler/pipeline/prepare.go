@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -47,10 +48,16 @@ func (p *Pipeline) Prepare(
 	if err := refuseMassPrune(set, pinned, in.Stages, memory.Records); err != nil {
 		return preflight.Cleared{}, err
 	}
-	defer p.step("preflight")()
 	in.Recorded, in.Loops = pinned.Recorded(memory.Records), memory.Loops
 	in.Leaving = left(set, pinned, in.Stages, memory.Records)
 	repeat(set, in.Stages, in.Recorded)
+	return p.check(ctx, in)
+}
+
+// check runs the preflight.
+func (p *Pipeline) check(ctx context.Context, in preflight.Input) (preflight.Cleared, error) {
+	ctx, end := p.step(ctx, "preflight")
+	defer end()
 	return preflight.Check(ctx, in)
 }
 
@@ -126,7 +133,8 @@ func repeat(set *v1.StageSet, stages []preflight.Stage, recorded map[inventory.K
 
 // review has every object reviewed.
 func (p *Pipeline) review(ctx context.Context, pinned Pinned, stages []preflight.Stage, review Review) error {
-	defer p.step("policies")()
+	ctx, end := p.step(ctx, "policies")
+	defer end()
 	for i, stage := range stages {
 		review.Manifests(ctx, stage.Name, pinned.Stages[i].Pin, pinned.Stages[i].Target.Facts(), rendered(stage))
 	}
@@ -155,7 +163,8 @@ func Owner(set *v1.StageSet) ownership.Owner {
 func (p *Pipeline) build(
 	ctx context.Context, set *v1.StageSet, pinned Pinned, room func(bytes int64) bool,
 ) ([]build.StageManifests, error) {
-	defer p.step("build")()
+	ctx, end := p.step(ctx, "build")
+	defer end()
 	built := make([]build.StageManifests, len(pinned.Stages))
 	var (
 		problems []error
@@ -193,6 +202,8 @@ func (p *Pipeline) build(
 // render builds a stage. What was built before needs no artifact. The source is part of the artifact's name: a digest alone
 // may be told by the status of a source whose owner may not read what it is the digest of.
 func (p *Pipeline) render(ctx context.Context, set *v1.StageSet, stage *PinnedStage) (build.Manifests, error) {
+	ctx, end := p.step(ctx, "render", slog.String("stage", stage.Stage.Name), slog.String("digest", stage.Pin.Digest))
+	defer end()
 	built := false
 	fetch := func(ctx context.Context) (build.Artifact, error) {
 		built = true

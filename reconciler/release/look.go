@@ -3,12 +3,14 @@ package release
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
 	"github.com/stageset/stageset/reconciler/health"
 	"github.com/stageset/stageset/reconciler/inventory"
+	"github.com/stageset/stageset/reconciler/inventory/store"
 	"github.com/stageset/stageset/reconciler/preflight"
 )
 
@@ -31,8 +33,9 @@ func unlooked(checks []preflight.ReadyCheck) []checkResult {
 }
 
 // look brings what is known of a stage's health up to date: of its written objects, and of its ready checks.
-func (r *Run) look(ctx context.Context, stage *stage) error {
-	defer r.step("health")()
+func (r *Run) look(ctx context.Context, _ *store.Book, stage *stage) error {
+	ctx, end := r.step(ctx, "health", slog.String("stage", stage.state.Name))
+	defer end()
 	stage.cleared.Judge().Refill()
 	if stage.stale {
 		if err := r.lookAtObjects(ctx, stage); err != nil {

@@ -5,6 +5,7 @@ package release
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -36,8 +37,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Concurrency bounds the requests that are under way at once.
 	Concurrency int
-	// Measure is told when a step begins, and then when it ends; nil measures nothing.
-	Measure func(step string) (end func())
+	// Step begins a step, a stage of the run, or a part of a step, and returns what ends it; nil tells nobody.
+	Step func(ctx context.Context, name string, about ...slog.Attr) (within context.Context, end func())
 	// Begun is true when an earlier pass has written something of this release that was not applied before: stages that it
 	// has not reached are left alone then.
 	Begun bool
@@ -167,35 +168,60 @@ func (r *Run) Advance(ctx context.Context, book *store.Book) (Progress, error) {
 	for _, stage := range r.stages {
 		stage.stale, stage.unlooked = r.resumed, len(stage.checks) > 0
 	}
-	for {
-		decision := rollout.Decide(r.options.Clock.Now(), r.states())
-		if decision.Step != rollout.Correct {
-			r.mark(decision.Stage)
-		}
+	next := r.next()
+	for next.stage != nil {
 		var err error
-		switch stale := r.stale(decision); {
-		case stale != nil:
-			err = r.look(ctx, stale)
-		case decision.Step == rollout.Write:
-			err = r.write(ctx, book, r.stages[decision.Stage])
-		case decision.Step == rollout.Correct:
-			err = r.correct(ctx, book, r.stages[decision.Stage])
-		default:
-			r.resumed = true
-			return r.progress(decision), nil
-		}
-		if err != nil {
-			return r.progress(decision), err
+		if next, err = r.workOn(ctx, book, next); err != nil {
+			return r.progress(next.decision), err
 		}
 	}
+	r.resumed = true
+	return r.progress(next.decision), nil
+}
+
+// action is what a run does next, and to which stage; it waits or ends if that is nil.
+type action struct {
+	decision rollout.Decision
+	stage    *stage
+	do       func(ctx context.Context, book *store.Book, stage *stage) error
+}
+
+func (r *Run) next() action {
+	decision := rollout.Decide(r.options.Clock.Now(), r.states())
+	if decision.Step != rollout.Correct {
+		r.mark(decision.Stage)
+	}
+	switch stale := r.stale(decision); {
+	case stale != nil:
+		return action{decision, stale, r.look}
+	case decision.Step == rollout.Write:
+		return action{decision, r.stages[decision.Stage], r.write}
+	case decision.Step == rollout.Correct:
+		return action{decision, r.stages[decision.Stage], r.correct}
+	}
+	return action{decision: decision}
+}
+
+// workOn does what is next to a stage for as long as it is about that stage, and returns what is next then, or what failed.
+func (r *Run) workOn(ctx context.Context, book *store.Book, next action) (action, error) {
+	stage := next.stage
+	ctx, end := r.step(ctx, "stage", slog.String("stage", stage.state.Name))
+	defer end()
+	for next.stage == stage {
+		if err := next.do(ctx, book, stage); err != nil {
+			return next, err
+		}
+		next = r.next()
+	}
+	return next, nil
 }
 
 // step begins a step; what it returns ends it.
-func (r *Run) step(name string) (end func()) {
-	if r.options.Measure == nil {
-		return func() {}
+func (r *Run) step(ctx context.Context, name string, about ...slog.Attr) (within context.Context, end func()) {
+	if r.options.Step == nil {
+		return ctx, func() {}
 	}
-	return r.options.Measure(name)
+	return r.options.Step(ctx, name, about...)
 }
 
 // stale is a stage that has to be looked at before the decision is carried out; nil if there is none. A wait is about its

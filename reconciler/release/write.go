@@ -3,6 +3,7 @@ package release
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -26,7 +27,8 @@ func (r *Run) write(ctx context.Context, book *store.Book, stage *stage) error {
 func (r *Run) apply(
 	ctx context.Context, book *store.Book, stage *stage, record inventory.Record, done map[inventory.Key]bool,
 ) error {
-	defer r.step("apply")()
+	ctx, end := r.step(ctx, "apply", slog.String("stage", stage.state.Name))
+	defer end()
 	if err := r.options.BeforeWrite(ctx); err != nil {
 		return err
 	}
@@ -35,7 +37,7 @@ func (r *Run) apply(
 		return err
 	}
 	set, applyErr := apply.Stage(ctx, r.cleared, stage.cleared, apply.Options{
-		Concurrency: r.options.Concurrency, Done: done,
+		Concurrency: r.options.Concurrency, Done: done, Step: r.step,
 		Ahead: func(ctx context.Context, objects []*preflight.Object) error {
 			record = record.Ahead(r.entriesOf(objects))
 			stage.expectAnew(record, done)

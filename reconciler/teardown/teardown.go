@@ -5,6 +5,7 @@ package teardown
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -43,6 +44,8 @@ type Teardown struct {
 	Timeout func(stage string) time.Duration
 	// Home is the namespace that the reconciler itself lives in.
 	Home string
+	// Step begins the step, or what it does for a stage, and returns what ends it; nil tells nobody.
+	Step func(ctx context.Context, name string, about ...slog.Attr) (within context.Context, end func())
 }
 
 // Result says what became of the leftovers. Everything that is neither unseen nor an orphan is gone or meant to be kept.
@@ -134,6 +137,8 @@ func (t Teardown) pruned(leftovers []inventory.Leftover) []inventory.Leftover {
 // run deletes leftovers. It goes on to the next step only when the one before is done, failed or overdue, and to what the
 // accounts live from only when everything else is done: without it, what is left could not even be looked at.
 func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Result {
+	ctx, end := t.begin(ctx, "prune")
+	defer end()
 	result := Result{
 		Unseen: map[inventory.Place]bool{}, entries: map[inventory.Place]int{},
 		Orphans: Orphans{Why: "the account that applied them is gone"},
@@ -161,8 +166,18 @@ func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Resul
 	return result
 }
 
+// begin begins a step; what it returns ends it.
+func (t Teardown) begin(ctx context.Context, name string, about ...slog.Attr) (within context.Context, end func()) {
+	if t.Step == nil {
+		return ctx, func() {}
+	}
+	return t.Step(ctx, name, about...)
+}
+
 // step deletes one step's entries; it returns false when the next step has to wait.
 func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) bool {
+	ctx, end := t.begin(ctx, "delete", slog.String("stage", step.Record.Stage), slog.Int("objects", len(step.Entries)))
+	defer end()
 	client, err := t.target(ctx, step.Record.Target)
 	if err != nil {
 		for _, entry := range step.Entries {

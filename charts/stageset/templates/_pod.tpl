@@ -88,7 +88,7 @@ securityContext:
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
 resources: {{ toYaml .values.resources | nindent 2 }}
-{{- with .values.env }}
+{{- with concat (include "stageset.tracingEnv" .root | fromYamlArray) .values.env }}
 env: {{ toYaml . | nindent 0 }}
 {{- end }}
 livenessProbe:
@@ -102,6 +102,9 @@ args:
 - --policy-config=/etc/stageset/policy-config/policy-config.yaml
 {{- with .root.Values.controller.watchNamespaces }}
 - --watch-namespaces={{ join "," . }}
+{{- end }}
+{{- if .root.Values.tracing.endpoint }}
+- --tracing
 {{- end }}
 {{- include "stageset.flags" .values.flags }}
 {{- end -}}
