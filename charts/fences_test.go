@@ -30,7 +30,8 @@ const (
 func TestTokensAreFenced(t *testing.T) {
 	c := cluster.Shared(t)
 	team := c.Namespace(t, "team")
-	for _, namespace := range []string{team, "kube-system", "default"} {
+	for _, namespace := range []string{team, "kube-system", "kube-public", "kube-node-lease", "default", releaseNamespace} {
+		c.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+"}}")
 		account(t, c, namespace, "fenced")
 	}
 	powerful(t, c, reconciler)
@@ -56,7 +57,11 @@ func TestTokensAreFenced(t *testing.T) {
 		refused         string // part of the message; empty when it gets the token
 	}{
 		"a tenant's account":           {reconciler, team, plain, ""},
+		"a platform's account":         {reconciler, "default", plain, ""},
 		"an account of the cluster":    {reconciler, "kube-system", plain, "in namespace kube-system"},
+		"one that everybody may read":  {reconciler, "kube-public", plain, "in namespace kube-public"},
+		"one of the nodes' leases":     {reconciler, "kube-node-lease", plain, "in namespace kube-node-lease"},
+		"one of the release":           {reconciler, releaseNamespace, plain, "in namespace " + releaseNamespace},
 		"somebody else, of the latter": {"somebody", "kube-system", plain, ""},
 		"longer than an hour": {reconciler, team, request(func(spec *authenticationv1.TokenRequestSpec) {
 			spec.ExpirationSeconds = ptr.To[int64](3601)

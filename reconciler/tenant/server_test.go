@@ -39,6 +39,8 @@ type faulty struct {
 	mint func(w http.ResponseWriter, r *http.Request, n int)
 	// life of the tokens; an hour if it is zero.
 	life time.Duration
+	// audience of the tokens, which is not their issuer.
+	audience string
 	// own lets requests of tenants come with the reconciler's own token.
 	own bool
 	// serve answers requests that are neither for tokens nor for /api/v1; token is the number of the token they came with,
@@ -130,7 +132,7 @@ func (s *faulty) token(w http.ResponseWriter, r *http.Request, n int) {
 	// The server's clock is a day ahead of ours: that must not matter.
 	issued := start.Add(24 * time.Hour)
 	payload, err := json.Marshal(map[string]any{
-		"iss": fmt.Sprint(n), "iat": issued.Unix(),
+		"iss": fmt.Sprint(n), "aud": s.audience, "iat": issued.Unix(),
 		"kubernetes.io": map[string]any{
 			"namespace": namespace, "serviceaccount": map[string]any{"name": name, "uid": fmt.Sprintf("uid-%d", n)},
 		},
