@@ -18,7 +18,7 @@ type demo struct {
 	screen *screen
 
 	root     string                  // of the repository
-	lock     *os.File                // of the directory
+	lock     *os.File                // of the directory, or of the part
 	end      context.CancelCauseFunc // ends the run, with why
 	programs []*program              // those that were started, in that order
 	admin    *admin

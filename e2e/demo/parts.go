@@ -37,6 +37,9 @@ func (d *demo) runPart(ctx context.Context, stdout, stderr io.Writer) int {
 		err = d.servePart(ctx, stdout)
 	}
 	err = errors.Join(err, d.stop())
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", d.part, err)
 		return exitFailure
@@ -60,7 +63,8 @@ func (d *demo) servePart(ctx context.Context, stdout io.Writer) error {
 	return nil
 }
 
-// openPart makes the directory, which is its owner's alone, and finds the cluster in it.
+// openPart makes the directory, which is its owner's alone, and finds the cluster in it. A part runs once: two reconcilers, of
+// which none is elected, would work against each other.
 func (d *demo) openPart() error {
 	var err error
 	if d.root, err = repository(); err != nil {
@@ -70,6 +74,9 @@ func (d *demo) openPart() error {
 		return err
 	}
 	if err := os.Chmod(d.dir, 0o700); err != nil {
+		return err
+	}
+	if d.lock, err = lock(d.file(d.part + ".lock")); err != nil {
 		return err
 	}
 	if d.part == partControlPlane {

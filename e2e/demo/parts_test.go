@@ -1,9 +1,20 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+func TestAPartRunsOnce(t *testing.T) {
+	dir := t.TempDir()
+	hold(t, filepath.Join(dir, "reconciler.lock"))
+	var stdout, stderr strings.Builder
+	code := execute([]string{"--part=reconciler", "--dir=" + dir}, &stdout, &stderr)
+	if want := "is in use by another run"; code != exitFailure || !strings.Contains(stderr.String(), want) {
+		t.Errorf("code %d with %q, want %d with %q", code, stderr.String(), exitFailure, want)
+	}
+}
 
 // How parts work together is shown in e2e/tilt.
 func TestPartsThatCannotBe(t *testing.T) {
