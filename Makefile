@@ -80,7 +80,7 @@ generate: ## Write what is generated: deep copies, CRDs, RBAC, lists of flags an
 	$(GENERATE) $(call RBAC,reconciler)
 	mkdir -p $(OUT)/charts/stageset/files/crds && cp $(OUT)/api/crds/*.yaml $(OUT)/charts/stageset/files/crds
 	$(STATIC) go test ./docs -run '^Test(Flags|Reference|Metrics)$$' -write $(abspath $(OUT))/docs
-	$(STATIC) go test ./charts -run '^TestReadme$$' -write $(abspath $(OUT))/charts/stageset
+	$(STATIC) go test ./charts -run '^Test(Readme|Dashboards)$$' -write $(abspath $(OUT))/charts/stageset
 
 check-generated: ## Fail if a generated file is not what "make generate" writes
 	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; mkdir "$$new/docs"; \

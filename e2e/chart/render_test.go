@@ -184,6 +184,41 @@ func TestPolicyConfigStartsNewPods(t *testing.T) {
 	}
 }
 
+// Each program has its dashboard, about this release, where Grafana's sidecar looks for it; nothing else of the files is
+// changed.
+func TestDashboardsAreOfTheRelease(t *testing.T) {
+	rendered := map[string]*unstructured.Unstructured{}
+	for _, object := range render(t, `dashboards: {enabled: true, annotations: {grafana_folder: Delivery}}`) {
+		if object.GetKind() == "ConfigMap" && object.GetLabels()["grafana_dashboard"] == "1" {
+			rendered[object.GetName()] = object
+		}
+	}
+	for _, component := range []string{"admission", "reconciler"} {
+		object := rendered[name+"-"+component+"-dashboard"]
+		if object == nil || object.GetAnnotations()["grafana_folder"] != "Delivery" {
+			t.Errorf("the dashboard of %s is %v", component, object)
+			continue
+		}
+		file, err := os.ReadFile(filepath.Join(chart, "files", "dashboards", "stageset-"+component+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _, err := unstructured.NestedStringMap(object.Object, "data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{
+			name + "-" + component + ".json": strings.ReplaceAll(string(file), "stageset-"+component, name+"-"+component),
+		}
+		if diff := cmp.Diff(want, data); diff != "" {
+			t.Errorf("the dashboard of %s (-want +got):\n%s", component, diff)
+		}
+	}
+	if len(rendered) != 2 {
+		t.Errorf("%d dashboards are rendered", len(rendered))
+	}
+}
+
 // The CRDs are those of the API, and helm leaves them when it uninstalls the chart.
 func TestCRDsAreThoseOfTheAPI(t *testing.T) {
 	rendered := map[string]*unstructured.Unstructured{}
@@ -247,6 +282,9 @@ func TestWrongValuesAreNamed(t *testing.T) {
 			"{rbac: {clusterAdmin: true}, tenancy: {platformNamespaces: [a]}}", "at '/tenancy/platformNamespaces': maxItems"},
 		"reconcilers that none is elected of": {
 			"reconciler: {flags: {leader-elect: false}}", "at '/reconciler/replicas': maximum: got 2, want 1"},
+		"alerts about what is not measured": {
+			`{prometheusRule: {enabled: true}, admission: {flags: {metrics-bind-address: "0"}}}`,
+			"at '/admission/flags/metrics-bind-address': 'not' failed"},
 		"a digest":                   {"reconciler: {image: {digest: latest}}", "at '/reconciler/image/digest'"},
 		"a collector that is no URL": {"tracing: {endpoint: collector:4317}", "at '/tracing/endpoint'"},
 		"more than all traces":       {"tracing: {samplingRatio: 1.5}", "at '/tracing/samplingRatio': maximum: got 1.5, want 1"},
