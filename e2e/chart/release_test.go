@@ -147,7 +147,7 @@ func (r *release) volumes(t *testing.T, pod corev1.PodSpec) *strings.Replacer {
 			if volume.Name != mount.Name {
 				continue
 			}
-			for name, content := range r.files(t, volume) {
+			for name, content := range r.content(t, volume) {
 				if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -179,6 +179,31 @@ func (r *release) files(t *testing.T, volume corev1.Volume) map[string][]byte {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	return files
+}
+
+// content is what the files of a volume have, by name.
+func (r *release) content(t *testing.T, volume corev1.Volume) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	switch {
+	case volume.ConfigMap != nil:
+		var object corev1.ConfigMap
+		key := types.NamespacedName{Namespace: r.namespace, Name: volume.ConfigMap.Name}
+		if err := r.client.Get(t.Context(), key, &object); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range object.Data {
+			files[name] = []byte(text)
+		}
+	case volume.Secret != nil:
+		var object corev1.Secret
+		key := types.NamespacedName{Namespace: r.namespace, Name: volume.Secret.SecretName}
+		if err := r.client.Get(t.Context(), key, &object); err != nil {
+			t.Fatal(err)
+		}
+		files = object.Data
 	}
 	return files
 }

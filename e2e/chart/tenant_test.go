@@ -41,15 +41,23 @@ subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]`, deployer, n.
 // commit makes a GitRepository have a ConfigMap of its own name with the value, as source-controller would.
 func (n *tenant) commit(t *testing.T, name, value string) (revision string) {
 	t.Helper()
-	archive := artifacts.TarGz(t, map[string]string{"all.yaml": fmt.Sprintf(
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {value: %q}}", name, value)})
-	artifact := n.artifacts.Put("gitrepository", n.namespace, name, archive)
+	return n.commitMaps(t, name, value, name)
+}
+
+// commitMaps makes a GitRepository have ConfigMaps of these names, all with the value.
+func (n *tenant) commitMaps(t *testing.T, repositoryName, value string, names ...string) (revision string) {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range names {
+		files[name+".yaml"] = fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {value: %q}}", name, value)
+	}
+	artifact := n.artifacts.Put("gitrepository", n.namespace, repositoryName, artifacts.TarGz(t, files))
 	n.Apply(t, fmt.Sprintf(`
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: %s, namespace: %s}
-spec: {url: "https://git.invalid/app", interval: 1h, suspend: true}`, name, n.namespace))
-	repository := n.live(t, "source.toolkit.fluxcd.io/v1", "GitRepository", name)
+spec: {url: "https://git.invalid/app", interval: 1h, suspend: true}`, repositoryName, n.namespace))
+	repository := n.live(t, "source.toolkit.fluxcd.io/v1", "GitRepository", repositoryName)
 	repository.Object["status"] = map[string]any{
 		"observedGeneration": repository.GetGeneration(),
 		"artifact": map[string]any{
