@@ -109,7 +109,7 @@ func Run(ctx context.Context, options *Options, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	reconciler.Waits, reconciler.Tracing = waits, tracing
+	reconciler.Tracing = tracing
 	if err := reconciler.SetupWithManager(ctx, mgr, workers(options.Concurrent)); err != nil {
 		return err
 	}
@@ -191,6 +191,7 @@ type connections struct {
 	dialer   *dial.Dialer
 	resolver *source.Resolver
 	fetcher  *source.Fetcher
+	waits    controller.Waits
 }
 
 func newConnections(options *Options, waits controller.Waits, measured *Metrics) (connections, error) {
@@ -202,7 +203,7 @@ func newConnections(options *Options, waits controller.Waits, measured *Metrics)
 	if err != nil {
 		return connections{}, fmt.Errorf("--artifact-hosts: %w", err)
 	}
-	made := connections{measured: measured, dialer: dial.New(allow), resolver: source.NewResolver(hosts)}
+	made := connections{measured: measured, dialer: dial.New(allow), resolver: source.NewResolver(hosts), waits: waits}
 	made.fetcher, err = source.NewFetcher(source.FetcherOptions{
 		Dir:       options.ArtifactCacheDir,
 		Transport: made.dialer.Transport(),
@@ -232,7 +233,7 @@ func assemble(
 	}
 	tenants, err := tenant.New(tenant.Options{
 		Config: mgr.GetConfig(), Own: config.ControllerIdentity, Dialer: named.dialer, InsecureTLS: options.InsecureTLS,
-		Metrics: named.measured.tokens,
+		Metrics: named.measured.tokens, Wake: named.waits.Over,
 	})
 	if err != nil {
 		return nil, err
@@ -259,6 +260,7 @@ func assemble(
 			Step:        controller.Steps{Clock: clock.RealClock{}}.Begin,
 		},
 		PolicyChanges: stored,
+		Waits:         named.waits,
 
 		Events: mgr.GetEventRecorder(program),
 		Clock:  clock.RealClock{},
@@ -266,7 +268,7 @@ func assemble(
 			DefaultInterval:  options.DefaultInterval,
 			MaxTeardownWait:  options.MaxTeardownWait,
 			ApplyConcurrency: options.ApplyConcurrency,
-			MaxAbroad:        options.Concurrent / 2,
+			Workers:          options.Concurrent,
 			Home:             options.Namespace,
 			Namespaces:       options.Watch.Namespaces,
 		},

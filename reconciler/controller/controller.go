@@ -38,8 +38,8 @@ type Options struct {
 	Namespaces Namespaces
 	// ApplyConcurrency bounds the requests of one release that are under way at once.
 	ApplyConcurrency int
-	// MaxAbroad is how many passes may talk to other clusters at once; at least one may. Those of a namespace have half of them.
-	MaxAbroad int
+	// Workers is how many passes are made at once. Some of them are left to those that talk to no other cluster.
+	Workers int
 }
 
 // Recorder emits events, as client-go's events.EventRecorder does.
@@ -89,6 +89,8 @@ type snapshot struct {
 	namespace *corev1.Namespace
 	book      *store.Book
 	memo      *memo
+	// pass is what requests to other clusters have in common.
+	pass *pipeline.Pass
 }
 
 // outcome is how a pass ended.
@@ -121,12 +123,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !snap.abroad() {
 		return r.conclude(ctx, snap, r.reconcile(ctx, snap))
 	}
-	if !r.abroad.enter(snap.set.Namespace, r.Options.MaxAbroad) {
+	if !r.abroad.enter(snap.pass, r.Options.Workers) {
 		r.emit(ctx, snap)
 		passEnded(ctx, v1.ReasonProgressing)
 		return ctrl.Result{RequeueAfter: minBackoff}, nil
 	}
-	defer r.abroad.leave(snap.set.Namespace)
+	defer r.abroad.leave(snap.pass)
 	return r.conclude(ctx, snap, r.reconcileAbroad(ctx, snap))
 }
 
@@ -145,6 +147,7 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 		known: []string{strconv.FormatInt(set.Generation, 10), requests(&set)},
 	}
 	snap.memo.catchUp(&set)
+	snap.pass = &pipeline.Pass{StageSet: request.NamespacedName, Patient: snap.memo.slow}
 	var namespace corev1.Namespace
 	switch err := r.Client.Get(ctx, client.ObjectKey{Name: set.Namespace}, &namespace); {
 	case err == nil:

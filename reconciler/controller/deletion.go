@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,6 +46,9 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	if len(result.Unseen) == 0 {
 		return r.done(ctx, snap, teardown.Orphans{})
 	}
+	if snap.pass.Postponed() || ctx.Err() != nil {
+		return interrupted(errCutShort)
+	}
 	if len(result.Failed) > 0 && r.hide(ctx, snap) != nil {
 		result = result.Withheld(pipeline.Withheld)
 	}
@@ -53,6 +57,9 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	}
 	return failed(failure.NewWaiting(v1.ReasonTerminating, result.Pause, "waits for the deletion of %s", result.WaitsFor()))
 }
+
+// errCutShort is why a deletion has to go on in another pass that did not wait for a cluster.
+var errCutShort = errors.New("the other cluster was not waited for")
 
 // interrupted is the outcome of a deletion that something of our own keeps from going on.
 func interrupted(err error) outcome {
@@ -221,7 +228,9 @@ func (r *Reconciler) abandoned(ctx context.Context, name types.NamespacedName) (
 	if err != nil || len(sets) > 0 {
 		return nil, err
 	}
-	snap := &snapshot{set: set, effective: set, gone: true, book: book, memo: r.memory.of(name, "")}
+	snap := &snapshot{
+		set: set, effective: set, gone: true, book: book, memo: r.memory.of(name, ""), pass: &pipeline.Pass{StageSet: name},
+	}
 	return snap, r.refreshNamespace(ctx, snap)
 }
 

@@ -72,6 +72,8 @@ type memo struct {
 	review *rules.Review
 	// written is the StageSet as the last status patch left it, until the cache shows as much.
 	written *written
+	// slow is true when the last pass has met another cluster that was slow.
+	slow bool
 	// lost are the stages whose inventories were last found to be lost.
 	lost []string
 	// failures counts the failures since the last pass that had none, or only waits, and since what is in latched changed.

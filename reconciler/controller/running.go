@@ -33,6 +33,9 @@ func (r *Reconciler) look(ctx context.Context, snap *snapshot, run *release.Run)
 		seen = seen.Withheld()
 	}
 	snap.memo.running = notReady(seen, err)
+	if snap.pass.Postponed() {
+		snap.memo.maintained = time.Time{} // it was not looked at
+	}
 	if failed := snap.memo.running; failed != nil {
 		failed.Err = redacted(failed.Err, snap.redact) // it is said again in later passes
 	}

@@ -10,6 +10,9 @@ import (
 	"github.com/stageset/stageset/reconciler/tenant"
 )
 
+// Pass is what the requests of one pass to other clusters have in common.
+type Pass = tenant.Pass
+
 // AccountName is the account that a stage is applied as; empty if neither the stage nor the StageSet names one.
 func AccountName(set *v1.StageSet, stage v1.Stage) string {
 	if stage.ServiceAccountName != "" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,8 +40,8 @@ type Client struct {
 	impersonator *Client
 	// server is the URL of another cluster's API server; empty for the cluster that StageSets are in.
 	server string
-	// silent is true once that one has not answered in time: a pass that goes on to ask it would hold its worker each time.
-	silent atomic.Bool
+	// line is whether that one answers; nil for the cluster that StageSets are in.
+	line *line
 }
 
 // Account is whom the client acts as.
@@ -267,24 +266,23 @@ func (c *Client) send(ctx context.Context, request *rest.Request) ([]byte, error
 
 // exchange is send with the error of client-go.
 func (c *Client) exchange(ctx context.Context, request *rest.Request) ([]byte, error) {
-	if c.silent.Load() {
-		return nil, context.DeadlineExceeded
-	}
-	bounded, cancel := context.WithTimeout(unlogged(ctx), c.cluster.timeout)
+	unlogged := unlogged(ctx)
+	queued, cancel := context.WithTimeout(unlogged, c.cluster.timeout)
 	defer cancel()
-	defer func() {
-		if c.server != "" && bounded.Err() != nil && ctx.Err() == nil {
-			c.silent.Store(true)
-		}
-	}()
-	done, err := c.cluster.turns.take(bounded, c.account.Namespace)
+	done, err := c.cluster.turns.take(queued, c.account.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	if c.line == nil {
+		return sendOnce(queued, request)
+	}
+	return c.line.carry(unlogged, c.cluster.timeout, func(ctx context.Context) ([]byte, error) { return sendOnce(ctx, request) })
+}
 
-	// client-go would sleep before a retry; a worker must not.
-	result := request.MaxRetries(0).WarningHandlerWithContext(rest.NoWarnings{}).Do(bounded)
+// sendOnce sends a request: client-go would sleep before a retry, and a worker must not.
+func sendOnce(ctx context.Context, request *rest.Request) ([]byte, error) {
+	result := request.MaxRetries(0).WarningHandlerWithContext(rest.NoWarnings{}).Do(ctx)
 	if err := result.Error(); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -49,6 +50,9 @@ type Options struct {
 	Dialer *dial.Dialer
 	// Metrics measures; nil measures nothing.
 	Metrics *Metrics
+	// Wake is told of a StageSet when its pass did not wait for another cluster, and that has answered, or has not; it may block
+	// until ctx is done. nil tells nobody.
+	Wake func(ctx context.Context, stageSet types.NamespacedName)
 	// InsecureTLS admits kubeconfigs that take any server for the right one.
 	InsecureTLS bool
 }
@@ -80,6 +84,9 @@ func New(opts Options) (*Clients, error) {
 	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, defaultRequestTimeout)
 	if opts.Dialer == nil {
 		opts.Dialer = dial.New(nil)
+	}
+	if opts.Wake == nil {
+		opts.Wake = func(context.Context, types.NamespacedName) {}
 	}
 
 	minter, err := newMinter(opts.Config)

@@ -56,6 +56,21 @@ func (c *Clients) mintAbroad(mint mintFunc) mintFunc {
 	}
 }
 
+// tokenAbroad is a token that another cluster takes. A pass in a hurry does not wait for a cloud that is slow.
+func (c *Clients) tokenAbroad(ctx context.Context, of grant) (*token, error) {
+	pass := passOf(ctx)
+	hurried, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	found, err := c.abroad.get(hurried, of)
+	if hurried.Err() == nil || ctx.Err() != nil {
+		return found, err
+	}
+	if pass.met() {
+		return nil, failure.NewWaiting(v1.ReasonProgressing, time.Second, "%s is slow", of.cloud.provider)
+	}
+	return c.abroad.get(ctx, of)
+}
+
 // exchanged is the account whose token a cloud exchanges.
 type exchanged struct {
 	clients *Clients

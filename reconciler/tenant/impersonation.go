@@ -30,12 +30,17 @@ func (c *Clients) Target(ctx context.Context, to Destination, account Account) (
 	if err != nil {
 		return nil, failure.NewStalled(v1.ReasonKubeConfigInvalid, "kubeConfig: %w", err)
 	}
+	line := c.remotes.line(account.Namespace, to.access)
+	err = line.reach(ctx, func(ctx context.Context) error { return c.remotes.call(ctx, to.access, shared.transport) })
+	if err != nil {
+		return nil, unreachable(to.access.Server, err)
+	}
 	authenticated, err := c.authenticated(ctx, to, shared.transport)
 	if err != nil {
 		return nil, err
 	}
 	user := &credentials{access: to.access, next: authenticated}
-	client, err := shared.remote(account, user)
+	client, err := shared.remote(account, user, line)
 	if err != nil {
 		return nil, err
 	}
@@ -52,17 +57,23 @@ func (c *Clients) checkRemote(account Account) error {
 }
 
 // remote is a client that acts on the cluster as the account, by way of the user, or as that one where no account is named.
-func (c *cluster) remote(account Account, user *credentials) (*Client, error) {
-	if account.IsOwn() {
-		account.Remote = true
-		return c.client(account, user)
-	}
-	client, err := c.client(account, &impersonation{user: account.Username(), next: user})
+func (c *cluster) remote(account Account, user *credentials, line *line) (*Client, error) {
+	itself := account
+	itself.Remote = account.IsOwn()
+	client, err := c.client(itself, user)
 	if err != nil {
 		return nil, err
 	}
-	client.impersonator, err = c.client(account, user)
-	return client, err
+	client.line = line
+	if account.IsOwn() {
+		return client, nil
+	}
+	impersonating, err := c.client(account, &impersonation{user: account.Username(), next: user})
+	if err != nil {
+		return nil, err
+	}
+	impersonating.line, impersonating.impersonator = line, client
+	return impersonating, nil
 }
 
 // authenticated is the way to another cluster, with a token of the destination if there is one. As in Local, that one can be
@@ -71,7 +82,7 @@ func (c *Clients) authenticated(ctx context.Context, to Destination, way http.Ro
 	if to.token == (grant{}) {
 		return way, nil
 	}
-	if _, err := c.abroad.get(ctx, to.token); err != nil {
+	if _, err := c.tokenAbroad(ctx, to.token); err != nil {
 		return nil, Explain(err, fmt.Sprintf("wait for a token of service account %s", to.token.account), Reasons{})
 	}
 	return &bearer{grant: to.token, tokens: c.abroad, next: way}, nil

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -19,9 +20,10 @@ import (
 )
 
 const (
-	// maxEndpoints and maxConnections bound what is remembered of other clusters. What is forgotten is made anew.
+	// maxEndpoints, maxConnections and maxLines bound what is remembered of other clusters. What is forgotten is made anew.
 	maxEndpoints   = 256
 	maxConnections = 512
+	maxLines       = 2048
 	// remoteInFlight is how many requests of all accounts together may be at one other cluster at once.
 	remoteInFlight = 32
 	// pingAfter and pingTimeout end connections whose server has vanished without a word.
@@ -42,12 +44,17 @@ type remotes struct {
 	rights *rights
 	// endpoints and clusters are kept by kubeconfig.Access.Endpoint and .Connection.
 	endpoints, clusters *lru.Cache
+	// lines are kept by lineOf.
+	lines  *lru.Cache
+	common *lines
 }
+
+// lineOf is a namespace whose accounts go to an endpoint.
+type lineOf struct{ namespace, endpoint string }
 
 // endpoint is what everybody shares who leads to the same server, which is verified by the same CA: nobody can give another
 // one a wrong idea of it.
 type endpoint struct {
-	gate  *gate
 	turns *turns
 	kinds *kinds
 }
@@ -57,6 +64,7 @@ func newRemotes(opts Options) *remotes {
 	return &remotes{
 		dialer: opts.Dialer, clock: opts.Clock, timeout: opts.RequestTimeout, userAgent: opts.Config.UserAgent,
 		rights: newRights(opts.Clock), endpoints: lru.New(maxEndpoints), clusters: lru.NewWithEvictionFunc(maxConnections, closeIdle),
+		lines: lru.New(maxLines), common: &lines{clock: opts.Clock, turns: newTurns(callsInFlight), wake: opts.Wake},
 	}
 }
 
@@ -68,7 +76,7 @@ func (r *remotes) cluster(access kubeconfig.Access) (*cluster, error) {
 		return found.(*cluster), nil
 	}
 	shared := r.endpoint(access.Endpoint())
-	transport, err := r.transport(access, shared.gate)
+	transport, err := r.transport(access)
 	if err != nil {
 		return nil, err
 	}
@@ -88,17 +96,44 @@ func (r *remotes) endpoint(key string) *endpoint {
 		return found.(*endpoint)
 	}
 	made := &endpoint{
-		gate:  &gate{connect: r.dialer.DialContext, clock: r.clock},
 		turns: newTurns(remoteInFlight), kinds: newKinds(r.clock, remoteDiscovered),
 	}
 	r.endpoints.Add(key, made)
 	return made
 }
 
-// transport connects through the gate, and through it alone.
-func (r *remotes) transport(access kubeconfig.Access, gate *gate) (*http.Transport, error) {
+// line is whether the cluster that access leads to answers the accounts of a namespace.
+func (r *remotes) line(namespace string, access kubeconfig.Access) *line {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := lineOf{namespace: namespace, endpoint: access.Endpoint()}
+	if found, known := r.lines.Get(of); known {
+		return found.(*line)
+	}
+	made := &line{lines: r.common, namespace: namespace}
+	r.lines.Add(of, made)
+	return made
+}
+
+// call asks a cluster something that it tells anybody at once if it is well. It shows nobody's credentials but the client
+// certificate that connections have.
+func (r *remotes) call(ctx context.Context, access kubeconfig.Access, by http.RoundTripper) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, access.Server+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("User-Agent", r.userAgent)
+	answer, err := by.RoundTrip(request)
+	if err == nil {
+		discard(answer)
+	}
+	return err
+}
+
+// transport is the way to a server, by its proxy if there is one.
+func (r *remotes) transport(access kubeconfig.Access) (*http.Transport, error) {
 	transport := r.dialer.Transport()
-	transport.DialContext = gate.dial
+	transport.DialContext = bounded(r.dialer.DialContext)
 	transport.TLSHandshakeTimeout = handshakeTimeout
 	transport.ResponseHeaderTimeout = 0 // an API server may take its time, which the timeout of the request bounds
 	transport.DisableCompression = false

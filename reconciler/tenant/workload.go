@@ -54,7 +54,7 @@ func (c *Clients) found(ctx context.Context, reader *Reader, cluster workload.Cl
 	of.cloud = exchange{
 		provider: cluster.Cloud, cluster: cluster.Resource, address: cluster.Server, ca: cluster.CA, reader: reader.Account(),
 	}
-	token, err := c.abroad.get(ctx, of)
+	token, err := c.tokenAbroad(ctx, of)
 	if err != nil {
 		return kubeconfig.Access{}, grant{}, Explain(err, "wait for "+cluster.Cloud, Reasons{})
 	}

@@ -1,0 +1,260 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/stageset/stageset/api/v1"
+	"github.com/stageset/stageset/reconciler/failure"
+)
+
+const (
+	// patience is how soon a cluster answers that is not slow.
+	patience = 3 * time.Second
+	// callTimeout bounds a call.
+	callTimeout = 10 * time.Second
+	// callMoment is how long a pass itself waits for a call: long for a cluster that answers, and short for a worker.
+	callMoment = 100 * time.Millisecond
+	// callsInFlight is how many calls there may be at once, of which a namespace has a quarter.
+	callsInFlight = 256
+	// openFor is for how long a cluster that has answered is believed to be there.
+	openFor = time.Minute
+	// closedFor is for how long nobody calls again where nobody has answered.
+	closedFor = 15 * time.Second
+	// slowFor is for how long a cluster is taken for slow that has been.
+	slowFor = 10 * time.Minute
+	// wakeTimeout bounds how long a call that is over waits for those that it wakes to hear of it.
+	wakeTimeout = 10 * time.Second
+)
+
+// line is whether another cluster answers the accounts of one namespace, and how soon: others have their own, so that nobody
+// who makes a cluster hang for itself keeps others from it. Before a pass sends requests there, somebody calls. A call holds
+// no worker, and there is one at a time: whoever is dead is found out beside the passes. Safe for concurrent use.
+type line struct {
+	*lines
+	namespace string
+
+	mu sync.Mutex
+	// open and slow are until when the cluster is believed to be there, and to be slow.
+	open, slow time.Time
+	// failed is why the line is closed, nil if it is not, and closed until when nobody calls again.
+	failed error
+	closed time.Time
+	// calling is the call that is being made, nil if there is none, and ask what calls consist of.
+	calling *call
+	ask     func(context.Context) error
+}
+
+// lines is what all lines have in common.
+type lines struct {
+	clock clock.PassiveClock
+	turns *turns
+	// wake is told of StageSets whose passes did not wait for a call that is over.
+	wake func(ctx context.Context, stageSet types.NamespacedName)
+}
+
+// call finds out whether a cluster answers.
+type call struct {
+	done chan struct{}
+	// waiting are the StageSets to be woken when it is over; line.mu guards it.
+	waiting map[types.NamespacedName]bool
+}
+
+// reach is nil if requests may be sent; ask sends the one that the call consists of. Of a line that is closed the error says
+// why. A pass that would have to wait is postponed; the error is then Progressing (Waiting).
+func (l *line) reach(ctx context.Context, ask func(context.Context) error) error {
+	pass := passOf(ctx)
+	if pass == nil {
+		return l.unattended()
+	}
+	l.mu.Lock()
+	l.ask = ask
+	l.mu.Unlock()
+	moment, cancel := context.WithTimeout(ctx, callMoment)
+	defer cancel()
+	for {
+		called, err := l.look(ctx, pass)
+		if called == nil {
+			return err
+		}
+		select {
+		case <-called.done:
+			continue
+		case <-moment.Done():
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if l.leave(called, pass) {
+			return failure.NewWaiting(v1.ReasonProgressing, callTimeout, "the cluster that kubeConfig leads to has yet to answer")
+		}
+	}
+}
+
+// unattended lets everybody through when a closed line may be tried again: nobody calls for a context without a pass.
+func (l *line) unattended() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil && l.clock.Now().Before(l.closed) {
+		return l.failed
+	}
+	l.failed = nil
+	return nil
+}
+
+// look says what is known, or gives the call to wait for.
+func (l *line) look(ctx context.Context, pass *Pass) (*call, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	switch {
+	case l.failed == nil && now.Before(l.open):
+		if now.Before(l.slow) && pass.met() {
+			return nil, failure.NewWaiting(v1.ReasonProgressing, time.Second, "the cluster that kubeConfig leads to is slow")
+		}
+		return nil, nil
+	case l.failed != nil && l.calling == nil && now.Before(l.closed):
+		return nil, l.failed
+	}
+	called := l.begin(ctx)
+	if l.failed != nil {
+		called.waiting[pass.StageSet] = true
+		return nil, l.failed
+	}
+	return called, nil
+}
+
+// begin is the call that is being made, or a new one. It needs l.mu.
+func (l *line) begin(ctx context.Context) *call {
+	if l.calling == nil {
+		l.calling = &call{done: make(chan struct{}), waiting: map[types.NamespacedName]bool{}}
+		go l.call(context.WithoutCancel(ctx), l.calling, l.ask)
+	}
+	return l.calling
+}
+
+// leave has a StageSet woken when the call is over, and its pass postponed; false if it is over.
+func (l *line) leave(left *call, pass *Pass) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calling != left {
+		return false
+	}
+	left.waiting[pass.StageSet] = true
+	pass.postponed.Store(true)
+	return true
+}
+
+func (l *line) call(ctx context.Context, made *call, ask func(context.Context) error) {
+	done, err := l.turns.take(ctx, l.namespace)
+	began := l.clock.Now()
+	if err == nil {
+		bounded, cancel := context.WithTimeout(ctx, callTimeout)
+		err = ask(bounded)
+		cancel()
+		done()
+	}
+	told := l.land(made, err, l.clock.Since(began))
+	bounded, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	for stageSet := range told {
+		l.wake(bounded, stageSet)
+	}
+}
+
+// land ends a call, and gives the StageSets that it has news for. Whoever says no at once keeps nobody waiting: what is wrong
+// is for the pass itself to find out.
+func (l *line) land(made *call, err error, took time.Duration) (told map[types.NamespacedName]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calling = nil
+	close(made.done)
+	known := l.failed != nil
+	if err != nil && took >= patience {
+		l.close(err)
+		if known {
+			return nil
+		}
+		return made.waiting
+	}
+	l.answered(took)
+	return made.waiting
+}
+
+// answered needs l.mu.
+func (l *line) answered(took time.Duration) {
+	now := l.clock.Now()
+	l.failed, l.open = nil, now.Add(openFor)
+	if took >= patience {
+		l.slow = now.Add(slowFor)
+	}
+}
+
+// close needs l.mu.
+func (l *line) close(err error) { l.failed, l.closed = err, l.clock.Now().Add(closedFor) }
+
+// carry sends a request. One that is not answered in time closes the line, so that nobody waits for the next one either. A pass
+// in a hurry waits less: it is postponed, and a call tells whether the cluster is slow or dead.
+func (l *line) carry(ctx context.Context, timeout time.Duration, send func(context.Context) ([]byte, error)) ([]byte, error) {
+	pass := passOf(ctx)
+	if err := l.passable(pass); err != nil {
+		return nil, err
+	}
+	if pass.hurries() {
+		timeout = min(timeout, patience)
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := l.clock.Now()
+	answer, err := send(bounded)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took := l.clock.Since(began)
+	switch late := bounded.Err() != nil || took >= patience; {
+	case ctx.Err() != nil: // which says nothing of the cluster
+	case late && !isAnswer(err):
+		l.open, l.slow = time.Time{}, l.clock.Now().Add(slowFor)
+		if pass.hurries() {
+			pass.postponed.Store(true)
+			l.begin(ctx).waiting[pass.StageSet] = true
+		} else {
+			pass.met()
+			l.close(err)
+		}
+	default:
+		l.answered(took)
+		if late {
+			pass.met()
+		}
+	}
+	return answer, err
+}
+
+// isAnswer is true for what an API server has said, and false if nothing came from there.
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return err == nil || errors.As(err, &status)
+}
+
+// passable is nil unless the line is closed, or the pass has ended.
+func (l *line) passable(pass *Pass) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if pass.hasEnded() {
+		return context.DeadlineExceeded
+	}
+	return l.failed
+}
+
+// unreachable is what is said of a cluster whose line is closed.
+func unreachable(server string, err error) error {
+	return Explain(&unanswered{text: fmt.Sprintf("%s: %s", server, unansweredText(err)), err: err},
+		"reach the cluster that kubeConfig leads to", Reasons{})
+}
