@@ -1,25 +1,32 @@
 package e2e
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/clouds"
+	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/process"
 )
 
@@ -47,6 +54,42 @@ var cloudOf = map[string]struct {
 type clouded struct {
 	*remote
 	clouds *clouds.Clouds
+	// strangers counts requests to the cluster with tokens that no cloud gives for an account.
+	strangers atomic.Int32
+}
+
+// ambient is in all credentials that the reconciler's own surroundings hold.
+const ambient = "AMBIENT"
+
+// surroundings are what each cloud would give programs of its own to find credentials by: variables, files, and the machine.
+func (n *clouded) surroundings(t *testing.T) []string {
+	t.Helper()
+	files := writeFiles(t, map[string]string{
+		"token": ambient + "-token",
+		"aws":   "[default]\naws_access_key_id = " + ambient + "-file\naws_secret_access_key = " + ambient + "-file\n",
+		"gcp": `{"type": "external_account", "audience": "` + ambient + `-audience", "token_url": "https://sts.googleapis.com/v1/token",` +
+			`"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "credential_source": {"file": "TOKEN"}}`,
+	})
+	credentials := filepath.Join(files, "gcp")
+	text, err := os.ReadFile(credentials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.ReplaceAll(text, []byte("TOKEN"), []byte(filepath.Join(files, "token")))
+	if err := os.WriteFile(credentials, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"AWS_ACCESS_KEY_ID=" + ambient + "-key", "AWS_SECRET_ACCESS_KEY=" + ambient + "-secret",
+		"AWS_SESSION_TOKEN=" + ambient + "-session", "AWS_SHARED_CREDENTIALS_FILE=" + filepath.Join(files, "aws"),
+		"AWS_WEB_IDENTITY_TOKEN_FILE=" + filepath.Join(files, "token"), "AWS_ROLE_ARN=" + clouds.AWSRole,
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI=" + n.clouds.Machine + "/aws",
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + n.clouds.Machine,
+		"AZURE_TENANT_ID=" + clouds.AzureTenant, "AZURE_CLIENT_ID=" + clouds.AzureClient,
+		"AZURE_CLIENT_SECRET=" + ambient + "-secret", "AZURE_FEDERATED_TOKEN_FILE=" + filepath.Join(files, "token"),
+		"IDENTITY_ENDPOINT=" + n.clouds.Machine + "/azure", "IDENTITY_HEADER=" + ambient + "-header",
+		"GOOGLE_APPLICATION_CREDENTIALS=" + credentials,
+	}
 }
 
 // newClouded starts a reconciler whose way to all clouds leads to stand-ins.
@@ -72,6 +115,7 @@ func newClouded(t *testing.T) *clouded {
 	}
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !n.clouds.LetsIn(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")) {
+			n.strangers.Add(1)
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -83,7 +127,7 @@ func newClouded(t *testing.T) *clouded {
 	t.Cleanup(front.Close)
 	n.clouds = clouds.Start(t, front.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}))
 	options := reconcilerOptions(t, n.Cluster, "127.0.0.1")
-	options.Env = n.clouds.Environment
+	options.Env = append(n.surroundings(t), n.clouds.Environment...)
 	process.Start(t, options)
 	return n
 }
@@ -127,24 +171,72 @@ func TestRemoteTargetsOfClouds(t *testing.T) {
 		})
 	}
 
-	// The attack of a ConfigMap that names no account: there is nobody else whose identity would be used.
-	n.clouds.Forget()
-	n.write(t, "ConfigMap", "connection", "data", map[string]string{"provider": "aws", "cluster": clouds.AWSCluster}, nil)
-	n.stageSet(t, "nobody", byConnection+oneStage("aws"))
-	message := n.waitRefused(t, "nobody", v1.ReasonAccessDenied)
-	if !strings.Contains(message, "serviceAccountName is not set") {
-		t.Errorf("the message is %q", message)
+	// The attack of a ConfigMap that names no account, and of an account that is nobody to the cloud: there is nobody else whose
+	// identity would be used.
+	for provider, of := range cloudOf {
+		n.clouds.Forget()
+		unnamed := map[string]string{"provider": provider, "cluster": of.cluster}
+		n.write(t, "ConfigMap", "connection", "data", unnamed, nil)
+		n.stageSet(t, "nobody", byConnection+oneStage("aws"))
+		n.wait(t, "nobody", cluster.Condition(v1.ConditionReady, "False", v1.ReasonAccessDenied), messageHas(notNamed))
+		if shown := n.clouds.Identities(); len(shown) > 0 {
+			t.Errorf("%s was shown %d tokens, want none", provider, len(shown))
+		}
+		unnamed["serviceAccountName"] = deployer
+		n.write(t, "ConfigMap", "connection", "data", unnamed, nil)
+		n.wait(t, "nobody", cluster.Condition(v1.ConditionReady, "False"), func(set *unstructured.Unstructured) error {
+			if messageHas(notNamed)(set) == nil {
+				return errors.New("the account has not been tried yet")
+			}
+			return nil
+		})
+		n.delete(t, "nobody")
+		n.gone(t, "nobody")
 	}
 	// That of a cloud that is asked with a token for the API server here.
 	n.write(t, "ConfigMap", "connection", "data", map[string]string{
 		"provider": "aws", "cluster": clouds.AWSCluster, "serviceAccountName": "aws",
 		"audiences": "https://kubernetes.default.svc",
 	}, nil)
-	if message = n.waitRefused(t, "nobody", v1.ReasonInvalidSpec); !strings.Contains(message, "audiences has") {
+	n.clouds.Forget()
+	n.stageSet(t, "nobody", byConnection+oneStage("aws"))
+	if message := n.waitRefused(t, "nobody", v1.ReasonInvalidSpec); !strings.Contains(message, "audiences has") {
 		t.Errorf("the message is %q", message)
 	}
 	if shown := n.clouds.Identities(); len(shown) > 0 {
 		t.Errorf("clouds were shown %d tokens, want none", len(shown))
+	}
+
+	n.Apply(t, documentedYAML(t, "multi-cluster.md", "provider: aws", "team-a", n.namespace))
+	revision := n.source(t, "documented", map[string]string{"a.yaml": configMap("documented", "1")})
+	n.stageSet(t, "documented", strings.Replace(byConnection, "connection", "production", 1)+oneStage("documented"))
+	n.waitReady(t, "documented", "documented", revision)
+	n.there.WaitFor(t, n.configMap("documented"))
+	n.ambientIsNotUsed(t)
+}
+
+// notNamed is what a ConfigMap lacks that names no account.
+const notNamed = "serviceAccountName is not set"
+
+// ambientIsNotUsed checks that nothing of the reconciler's surroundings was sent to anybody, nor looked for at other places.
+func (n *clouded) ambientIsNotUsed(t *testing.T) {
+	t.Helper()
+	sent := n.clouds.Sent()
+	for _, provider := range []string{"sts.eu-central-1.amazonaws.com", "login.microsoft", "sts.googleapis.com"} {
+		if !slices.ContainsFunc(sent, func(request string) bool { return strings.HasPrefix(request, provider) }) {
+			t.Errorf("nothing of %d requests was sent to %s", len(sent), provider)
+		}
+	}
+	for _, request := range sent {
+		if strings.Contains(request, ambient) {
+			t.Errorf("what the surroundings hold was sent:\n%s", request)
+		}
+	}
+	if elsewhere := n.clouds.Elsewhere(); len(elsewhere) > 0 {
+		t.Errorf("others were asked too: %q", elsewhere)
+	}
+	if strangers := n.strangers.Load(); strangers > 0 {
+		t.Errorf("the cluster was shown %d tokens that no cloud gives for an account", strangers)
 	}
 }
 

@@ -20,8 +20,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +33,8 @@ import (
 type Clouds struct {
 	// Environment are the variables, NAME=value, that lead a program here.
 	Environment []string
+	// Machine is the URL of what gives programs on a machine credentials, of which there are none here.
+	Machine string
 
 	// cluster is where the cluster of every provider is, and ca what it is verified by.
 	cluster, ca string
@@ -41,6 +45,8 @@ type Clouds struct {
 	mu sync.Mutex
 	// identities are the tokens of ServiceAccounts that were shown.
 	identities []string
+	// sent is everything that the providers were sent, and elsewhere what was asked for of anybody else.
+	sent, elsewhere []string
 	// denied has the providers refuse every identity.
 	denied bool
 }
@@ -60,6 +66,7 @@ func Start(t testing.TB, cluster string, ca []byte) *Clouds {
 	if err := os.WriteFile(bundle, encode(c.authority.Raw), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	c.Machine = server.URL
 	c.Environment = []string{
 		"HTTPS_PROXY=" + server.URL, "SSL_CERT_FILE=" + bundle, "GCE_METADATA_HOST=" + server.Listener.Addr().String(),
 	}
@@ -71,6 +78,35 @@ func (c *Clouds) Identities() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.identities...)
+}
+
+// Sent is everything that the providers were sent: what each request looked like, with its body.
+func (c *Clouds) Sent() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.sent)
+}
+
+// Elsewhere is what was asked for of anybody else: other servers, and the machine, but for what it says about itself.
+func (c *Clouds) Elsewhere() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.elsewhere)
+}
+
+// noting keeps what the handler of a host is sent.
+func (c *Clouds) noting(host string, handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		dump, err := httputil.DumpRequest(r, true)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		c.mu.Lock()
+		c.sent = append(c.sent, host+": "+string(dump))
+		c.mu.Unlock()
+		handler(w, r)
+	}
 }
 
 // Forget forgets the tokens that were shown.
@@ -104,6 +140,9 @@ func (c *Clouds) connect(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.Host)
 	handler, known := c.handlers[host]
 	if r.Method != http.MethodConnect || err != nil || !known {
+		c.mu.Lock()
+		c.elsewhere = append(c.elsewhere, r.Method+" "+r.URL.String()+" of "+r.Host)
+		c.mu.Unlock()
 		http.Error(w, "no way to "+r.Host, http.StatusForbidden)
 		return
 	}
@@ -121,7 +160,7 @@ func (c *Clouds) connect(w http.ResponseWriter, r *http.Request) {
 		&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 	// One connection, until the client ends it.
 	listener := &single{connection: secured, done: make(chan struct{})}
-	_ = (&http.Server{Handler: handler, ConnState: listener.watch}).Serve(listener)
+	_ = (&http.Server{Handler: c.noting(host, handler), ConnState: listener.watch}).Serve(listener)
 }
 
 // unread is a connection of which something may have been read ahead.
