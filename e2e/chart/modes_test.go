@@ -50,6 +50,7 @@ func TestModesRun(t *testing.T) {
 			r := prepare(t, "mode", values)
 			r.values = append(r.values, valuesFile(t, besides))
 			certificate := r.secrets(t)
+			r.authorities(t, certificate)
 			r.install(t, "--wait=hookOnly") // no node has the labels that some modes want
 			if mode == certificateInFiles {
 				r.publish(t, certificate)
