@@ -221,7 +221,7 @@ func TestLacksOfReadyChecks(t *testing.T) {
 			for _, lack := range found {
 				got = append(got, lack.Lines()...)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("lacks (-want +got):\n%s", diff)
 			}
 		})
