@@ -3,6 +3,7 @@ package process_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"log"
 	"strings"
 	"testing"
@@ -69,6 +70,20 @@ func TestEverybodyLogsAlike(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// client-go logs the bodies of requests, with whatever Secrets are in them, from verbosity 8 on: nobody can ask for as much.
+func TestBodiesAreNeverLogged(t *testing.T) {
+	for level, want := range map[string]bool{"debug": true, "info": false} {
+		logging := process.Logging{Level: level, Format: "json"}
+		logger := logging.Start(io.Discard)
+		if got := logger.V(4).Enabled(); got != want {
+			t.Errorf("with --log-level=%s details are logged: %t", level, got)
+		}
+		if logger.V(8).Enabled() || klog.V(8).Enabled() {
+			t.Errorf("with --log-level=%s bodies of requests are logged", level)
+		}
 	}
 }
 

@@ -156,5 +156,5 @@ func (u *unsent) Handle(err error) {
 		return
 	}
 	u.said = now
-	u.logger.Info("traces are not sent", "error", err.Error())
+	u.logger.Info("traces are not sent", "err", err.Error())
 }

@@ -103,7 +103,7 @@ func repeat(ctx context.Context, clock clock.Clock, audit func(context.Context) 
 	for {
 		began, next := clock.Now(), interval
 		if err := audit(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "the audit of stored StageSets is not complete; trying again", "in", retry.String())
+			log.FromContext(ctx).Error(err, "the audit of stored StageSets is not complete; trying again", "delay", retry.String())
 			next = retry
 		}
 		select {

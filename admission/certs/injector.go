@@ -28,7 +28,7 @@ type injector struct {
 func (i *injector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	result, err := i.reconcile(ctx)
 	if apierrors.IsConflict(err) {
-		log.FromContext(ctx).V(1).Info("the Secret has changed meanwhile", "because", err.Error())
+		log.FromContext(ctx).V(1).Info("the Secret has changed meanwhile", "err", err.Error())
 		return reconcile.Result{}, nil
 	}
 	return result, err
@@ -43,7 +43,7 @@ func (i *injector) reconcile(ctx context.Context) (reconcile.Result, error) {
 	issued, err := parseMaterial(secret.Data)
 	if err != nil {
 		// An empty Secret is the rotator's to fill, and a mangled one its to replace. Either way we are woken again.
-		log.FromContext(ctx).V(1).Info("leaving the bundles as they are", "because", err.Error())
+		log.FromContext(ctx).V(1).Info("leaving the bundles as they are", "err", err.Error())
 		return reconcile.Result{}, nil
 	}
 	now := i.options.Clock.Now()
@@ -104,7 +104,7 @@ func (i *injector) reissue(ctx context.Context, secret *corev1.Secret, cause err
 	if _, lacksName := errors.AsType[x509.HostnameError](cause); !lacksName {
 		return nil // expired, or of another CA: the rotator sees that itself
 	}
-	log.FromContext(ctx).Info("asking for a new serving certificate", "because", cause.Error())
+	log.FromContext(ctx).Info("asking for a new serving certificate", "err", cause.Error())
 	secret = secret.DeepCopy()
 	secret.Data[keyCertificate], secret.Data[keyPrivate] = []byte{}, []byte{}
 	if err := i.client.Update(ctx, secret); err != nil {

@@ -38,7 +38,7 @@ func (p patientRotator) Start(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, secretPause, true, func(ctx context.Context) (ended bool, err error) {
 		err = p.CertRotator.Start(ctx)
 		if apierrors.IsNotFound(err) {
-			log.FromContext(ctx).Info("the Secret for the certificate is gone: it is looked for again", "error", err.Error())
+			log.FromContext(ctx).Info("the Secret for the certificate is gone: it is looked for again", "err", err.Error())
 			return false, nil
 		}
 		return true, err

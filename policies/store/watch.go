@@ -104,7 +104,7 @@ func (w *watch) run(ctx context.Context) {
 		}
 		if said != err.Error() {
 			said = err.Error()
-			logger.Info("parameters of policies cannot be watched; trying again", "error", said)
+			logger.Info("parameters of policies cannot be watched; trying again", "err", said)
 		}
 		if !pauseFor(ctx, w.options.Clock, pause) {
 			return
@@ -138,7 +138,7 @@ func (w *watch) follow(ctx context.Context, logger logr.Logger) (bool, error) {
 			end(err)
 			return
 		}
-		logger.Info("watching parameters of policies was interrupted", "error", err.Error())
+		logger.Info("watching parameters of policies was interrupted", "err", err.Error())
 	}
 	_, err = informer.AddEventHandler(w.handler(end))
 	err = errors.Join(err, informer.SetTransform(slim), informer.SetWatchErrorHandlerWithContext(trouble))

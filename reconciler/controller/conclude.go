@@ -70,7 +70,7 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 	})
 	if ended.Failure != nil {
 		passFailed(ctx, ended.Failure)
-		log.FromContext(ctx).Info("pass failed", "reason", ended.Failure.Reason, "kind", ended.Failure.Kind.String(),
+		log.FromContext(ctx).Info("pass failed", "reason", ended.Failure.Reason, "failure", ended.Failure.Kind.String(),
 			"stage", ended.Failure.Stage, "message", status.Truncate(ended.Failure.Error()))
 	}
 	return ctrl.Result{RequeueAfter: r.pause(snap, ended)}, nil

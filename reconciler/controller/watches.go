@@ -268,7 +268,7 @@ func wokenBy(set *v1.StageSet) []string {
 func (r *Reconciler) listed(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	var sets v1.StageSetList
 	if err := r.Client.List(ctx, &sets, which...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "cannot find the StageSets to wake", "which", which)
+		ctrl.LoggerFrom(ctx).Error(err, "cannot find the StageSets to wake", "selector", which)
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(sets.Items))
