@@ -47,6 +47,34 @@ func TestLostInventoryIsFoundAgain(t *testing.T) {
 	}
 }
 
+// T-69: what was made anew, with all labels, as from a backup, is not known to be what was applied. When it leaves the release it
+// stays, and is named.
+func TestObjectFromABackupIsNamedWhenItLeaves(t *testing.T) {
+	n := shared(t).tenant(t)
+	revision := n.source(t, "app", map[string]string{"a.yaml": configMap("leaves", "1"), "b.yaml": configMap("stays", "1")})
+	n.stageSet(t, "app", oneStage("app"))
+	n.waitReady(t, "app", "app", revision)
+	n.patch(t, n.ref("app"), `{"spec":{"suspend":true}}`)
+	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True", v1.ReasonSuspended))
+	restored := n.live(t, n.configMap("leaves"))
+	if err := n.Client.Delete(t.Context(), restored.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	restored.SetUID("")
+	restored.SetResourceVersion("")
+	if err := n.Client.Create(t.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
+	revision = n.source(t, "app", map[string]string{"b.yaml": configMap("stays", "1")})
+	n.patch(t, n.ref("app"), `{"spec":{"suspend":false}}`)
+	n.waitReady(t, "app", "app", revision)
+	n.unchanged(t, n.configMap("leaves"), restored.GetUID())
+	n.waitEvent(t, "app", "Warning", v1.EventOrphaned, "it was made anew")
+	if diff := cmp.Diff([]string{"app as deployer: ConfigMap stays"}, n.inventory(t, "app")); diff != "" {
+		t.Errorf("inventory (-want +got):\n%s", diff)
+	}
+}
+
 // removeInventories removes all inventories of the tenant, finalizers or not.
 func (n *tenant) removeInventories(t *testing.T) {
 	t.Helper()

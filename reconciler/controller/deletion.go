@@ -37,9 +37,9 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 		return r.done(ctx, snap, down.Outside(snap.book))
 	}
 	result := down.Everything(ctx, snap.book)
-	r.tellOrphans(snap, result.Orphans)
-	r.tellOrphans(snap, result.Lost)
-	r.tellOrphans(snap, result.Spared)
+	for _, left := range result.Left() {
+		r.tellOrphans(snap, left)
+	}
 	if err := teardown.Keep(ctx, snap.book, result.Unseen); err != nil {
 		return interrupted(err)
 	}

@@ -269,9 +269,9 @@ func startedAt(set *v1.StageSet, name, digest string) time.Time {
 // finish deletes what left the release and brings the inventories to what is.
 func (r *Reconciler) finish(ctx context.Context, snap *snapshot, run *release.Run, pinned pipeline.Pinned) outcome {
 	result := r.teardown(snap).Leftovers(ctx, snap.book, run.Desired(), pinned.Destination.Cluster())
-	r.tellOrphans(snap, result.Orphans)
-	r.tellOrphans(snap, result.Lost)
-	r.tellOrphans(snap, result.Spared)
+	for _, left := range result.Left() {
+		r.tellOrphans(snap, left)
+	}
 	if err := run.Settle(ctx, snap.book, result.Unseen); err != nil {
 		return failed(err)
 	}

@@ -26,6 +26,7 @@ const (
 	alive fate = iota
 	gone
 	kept
+	doubtful
 	waiting
 )
 
@@ -63,6 +64,9 @@ func (f *found) look(ctx context.Context, target Target, owner ownership.Owner) 
 		f.err = err
 	case !ours(live, owner, f.entry):
 		f.fate = gone
+		if named, stamped := ownership.Of(live); stamped && named == owner {
+			f.fate = doubtful
+		}
 	case f.entry.Keep, ownership.Protected(live):
 		f.fate = kept
 	default:

@@ -40,6 +40,9 @@ type Outcome struct {
 	Gone []inventory.Key
 	// Kept entries are left where they are because the live object says so.
 	Kept []inventory.Key
+	// Doubtful entries are left where they are: the live object has the owner's labels, but was made anew, or nothing shows that
+	// the owner has applied it. Somebody may have copied it, or restored it from a backup.
+	Doubtful []inventory.Key
 	// Waiting entries are being deleted; something else, such as a finalizer, has to let go first.
 	Waiting []inventory.Key
 	// Since is when the deletion of the last of Waiting began; zero when one of them has only just been asked for.
@@ -101,6 +104,8 @@ func (o *Outcome) add(one *found) {
 		o.Gone = append(o.Gone, key)
 	case one.fate == kept:
 		o.Kept = append(o.Kept, key)
+	case one.fate == doubtful:
+		o.Doubtful = append(o.Doubtful, key)
 	case one.fate == waiting:
 		if len(o.Waiting) == 0 || one.since.IsZero() || !o.Since.IsZero() && one.since.After(o.Since) {
 			o.Since = one.since

@@ -139,6 +139,20 @@ func TestRun(t *testing.T) {
 			live:    map[string]func(*unstructured.Unstructured){"a": as(ownership.Owner{Namespace: "team-a", Name: "other"})},
 			entries: []v1.InventoryEntry{applied("a")}, want: Outcome{Gone: keys("a")},
 		},
+		"was made anew, with our labels": {
+			live: map[string]func(*unstructured.Unstructured){"a": func(live *unstructured.Unstructured) {
+				as(shop)(live)
+				live.SetUID("2")
+			}},
+			entries: []v1.InventoryEntry{applied("a")}, want: Outcome{Doubtful: keys("a")},
+		},
+		"was made anew, with another's labels": {
+			live: map[string]func(*unstructured.Unstructured){"a": func(live *unstructured.Unstructured) {
+				as(ownership.Owner{Namespace: "team-a", Name: "other"})(live)
+				live.SetUID("2")
+			}},
+			entries: []v1.InventoryEntry{applied("a")}, want: Outcome{Gone: keys("a")},
+		},
 		"has only just been asked to go": {
 			live:    map[string]func(*unstructured.Unstructured){"a": held, "b": deletedAt(0, 0)},
 			entries: []v1.InventoryEntry{applied("a"), applied("b")}, want: Outcome{Waiting: keys("a", "b")}, deleted: []string{"a"},

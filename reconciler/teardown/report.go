@@ -27,6 +27,9 @@ type Orphans struct {
 // String lists the objects; at most twenty, then a count.
 func (o Orphans) String() string { return names(o.Keys) }
 
+// Left is all that stays in the cluster although it should be deleted, by why it does.
+func (r Result) Left() []Orphans { return []Orphans{r.Orphans, r.Lost, r.Spared, r.Doubtful} }
+
 // Recorded are all objects that the book records.
 func Recorded(book *store.Book, why string) Orphans {
 	all := Orphans{Why: why}

@@ -62,6 +62,8 @@ type Result struct {
 	Lost Orphans
 	// Spared stay in the cluster too, because deleting them would delete far more than what was applied.
 	Spared Orphans
+	// Doubtful stay in the cluster as well, because they may be somebody else's.
+	Doubtful Orphans
 	// Failed are the objects that could not be deleted.
 	Failed []prune.Failure
 
@@ -76,6 +78,14 @@ func (r *Result) settle(place inventory.Place) {
 		return
 	}
 	delete(r.Unseen, place)
+}
+
+// doubt settles an entry of an object that may be somebody else's. If another entry of it is not settled, that one knows.
+func (r *Result) doubt(place inventory.Place) {
+	if r.entries[place] == 1 {
+		r.Doubtful.Keys = append(r.Doubtful.Keys, place.Key)
+	}
+	r.settle(place)
 }
 
 // Leftovers deletes what the book records and no stage of the release, which is applied to the cluster, renders any more. It
@@ -144,6 +154,9 @@ func (t Teardown) run(ctx context.Context, leftovers []inventory.Leftover) Resul
 		Orphans: Orphans{Why: "the account that applied them is gone"},
 		Lost:    Orphans{Why: "the kubeConfig that they were applied with does not lead to their cluster any more"},
 		Spared:  Orphans{Why: "it would take the StageSet, or the product, with it"},
+		Doubtful: Orphans{
+			Why: "it was made anew, with the StageSet's labels, by somebody who copied or restored it",
+		},
 	}
 	leftovers = slices.DeleteFunc(t.pruned(leftovers), func(leftover inventory.Leftover) bool {
 		key := inventory.EntryKey(leftover.Entry)
@@ -188,6 +201,9 @@ func (t Teardown) step(ctx context.Context, step prune.Step, result *Result) boo
 	outcome := prune.Run(ctx, client, t.Owner, step, t.Concurrency)
 	for _, key := range slices.Concat(outcome.Gone, outcome.Kept) {
 		result.settle(step.Record.Place(key))
+	}
+	for _, key := range outcome.Doubtful {
+		result.doubt(step.Record.Place(key))
 	}
 	for _, failed := range outcome.Failed {
 		result.fail(failed, step.Record, t.Owner.Namespace)

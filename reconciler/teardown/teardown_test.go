@@ -100,6 +100,13 @@ func TestAnObjectIsSeenGoneOnlyForAllItsEntries(t *testing.T) {
 			t.Errorf("unseen %t, want %t", result.Unseen[place], unseen)
 		}
 	}
+	result = Result{Unseen: map[inventory.Place]bool{place: true}, entries: map[inventory.Place]int{place: 2}}
+	for _, doubtful := range []int{0, 1} {
+		result.doubt(place)
+		if len(result.Doubtful.Keys) != doubtful {
+			t.Errorf("doubtful are %v, want %d", result.Doubtful.Keys, doubtful)
+		}
+	}
 }
 
 // T-71: nothing that the StageSet, or the product, lives in is deleted, whoever applied it.
