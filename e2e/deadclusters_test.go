@@ -227,9 +227,9 @@ func (n *remote) dead(t *testing.T, clusters []deadCluster, alive kubeconfigFile
 	})
 }
 
-// T-25: a dead cluster slows nobody else. A reconciler that starts knows of no cluster, and has a hundred dead ones of three
-// namespaces. The StageSets of this cluster, and those that another namespace applies to one that is alive, are Ready as if there
-// were none; so are, a little later, those of a namespace that has dead ones itself.
+// T-25: a dead cluster slows nobody else. A reconciler that starts knows of no cluster, and has a hundred dead ones of
+// three namespaces. The StageSets of this cluster, and those that another namespace applies to one that is alive, are Ready
+// as if there were none; so are, a little later, those of a namespace that has dead ones itself.
 func TestDeadClustersSlowNobodyElse(t *testing.T) {
 	s := setup(t)
 	s.stopReconciler(t)

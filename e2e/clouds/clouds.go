@@ -49,6 +49,8 @@ type Clouds struct {
 	sent, elsewhere []string
 	// denied has the providers refuse every identity.
 	denied bool
+	// stalled has the metadata service say nothing.
+	stalled bool
 }
 
 // Start serves until the end of the test. All providers say that the cluster is at the URL, verified by the CA in PEM.
@@ -123,6 +125,19 @@ func (c *Clouds) Deny(denied bool) {
 	c.denied = denied
 }
 
+// Stall has the metadata service take requests and not answer them from now on, or no longer.
+func (c *Clouds) Stall(stalled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stalled = stalled
+}
+
+func (c *Clouds) stalls() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stalled
+}
+
 // shown remembers the token of a ServiceAccount, and says whether it is good for something.
 func (c *Clouds) shown(token string) bool {
 	c.mu.Lock()
@@ -134,6 +149,9 @@ func (c *Clouds) shown(token string) bool {
 // connect is the proxy, and the metadata service of a machine of GCP.
 func (c *Clouds) connect(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && gcpMetadata[r.URL.Path] != "" {
+		if c.stalls() {
+			<-r.Context().Done()
+		}
 		_, _ = io.WriteString(w, gcpMetadata[r.URL.Path])
 		return
 	}

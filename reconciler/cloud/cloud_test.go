@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +43,28 @@ func TestExchange(t *testing.T) {
 	forAWS := cloud.Cluster{Provider: "aws", Resource: clouds.AWSCluster}
 	aws := account{annotations: map[string]string{"eks.amazonaws.com/role-arn": clouds.AWSRole}}
 
+	// What a cluster of GKE is called is asked for by one exchange at a time, until it is known once: while nobody answers, the
+	// others wait, and none of them longer than it has itself.
+	t.Run("a metadata service that says nothing", func(t *testing.T) {
+		there.Stall(true)
+		defer there.Stall(false)
+		const each, exchanges = time.Second, 10
+		of := cloud.Cluster{Provider: "gcp", Resource: clouds.GCPCluster}
+		ctx, cancel := context.WithTimeout(t.Context(), each)
+		defer cancel()
+		began := time.Now()
+		var all sync.WaitGroup
+		for range exchanges {
+			all.Go(func() {
+				_, err := cloud.Exchange(ctx, of, "team-a", "deployer", account{})
+				check(t, err, v1.ReasonTargetUnreachable, failure.Transient, "gcp: its servers do not answer")
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > exchanges*each/2 {
+			t.Errorf("%d exchanges took %s, want them to end together after %s", exchanges, took, each)
+		}
+	})
 	tested := map[string]bool{}
 	for name, tc := range map[string]struct {
 		cluster   string

@@ -11,8 +11,8 @@ import (
 	"github.com/stageset/stageset/reconciler/status"
 )
 
-// What a pass that talks to another cluster may take: long for one that does not wait for slow clusters, and short for a worker;
-// and one that does. What it has done by then is not lost: the next one goes on from there.
+// What a pass that talks to another cluster may take: long for one that does not wait for slow clusters, and short for a
+// worker; and one that does. What it has done by then is not lost: the next one goes on from there.
 const (
 	maxAbroadPass  = 30 * time.Second
 	maxPatientPass = 10 * time.Minute
@@ -21,8 +21,8 @@ const (
 // maxCall is when a pass is made again, at the latest, that waits to be told whether another cluster answers.
 const maxCall = 30 * time.Second
 
-// abroad are the passes that talk to other clusters. How fast those answer is in the hands of whoever writes a kubeconfig, so
-// that these passes never have all workers, and those that wait for slow clusters have few.
+// abroad are the passes that talk to other clusters. How fast those answer is in the hands of whoever writes a kubeconfig,
+// so that these passes never have all workers, and those that wait for slow clusters have few.
 type abroad struct {
 	mu  sync.Mutex
 	all int
@@ -83,8 +83,9 @@ func (s *snapshot) abroad() bool {
 	return false
 }
 
-// reconcileAbroad is reconcile as the pass that the snapshot has, and for as long as that may take. Unless it is patient, it is
-// postponed when the cluster is slow, or has yet to say whether it is; the next one is patient then.
+// reconcileAbroad is reconcile as the pass that the snapshot has, and for as long as that may take. One that is not patient
+// is postponed when the cluster turns out to be slow, and the next one is patient; whoever has yet to hear from the cluster
+// stays as patient as before.
 func (r *Reconciler) reconcileAbroad(ctx context.Context, snap *snapshot) outcome {
 	most := maxAbroadPass
 	if snap.pass.Patient {
@@ -99,6 +100,7 @@ func (r *Reconciler) reconcileAbroad(ctx context.Context, snap *snapshot) outcom
 		snap.memo.slow = snap.pass.Slow() || late
 	}
 	switch {
+	case ctx.Err() != nil: // the process ends
 	case snap.pass.Postponed(), late && !snap.pass.Patient:
 		return snap.postponed(waits)
 	case late:

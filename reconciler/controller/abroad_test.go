@@ -8,8 +8,8 @@ import (
 	"github.com/stageset/stageset/reconciler/pipeline"
 )
 
-// A namespace leaves places to others, those who wait for slow clusters leave places to those who do not, and all that talk to
-// other clusters leave workers to those that do not.
+// A namespace leaves places to others, those who wait for slow clusters leave places to those who do not, and all that talk
+// to other clusters leave workers to those that do not.
 func TestPassesAbroad(t *testing.T) {
 	const quick, slow = false, true
 	type step struct {

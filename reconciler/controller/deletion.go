@@ -58,7 +58,7 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	return failed(failure.NewWaiting(v1.ReasonTerminating, result.Pause, "waits for the deletion of %s", result.WaitsFor()))
 }
 
-// errCutShort is why a deletion has to go on in another pass that did not wait for a cluster.
+// errCutShort is why a deletion that has not waited for a cluster goes on in another pass.
 var errCutShort = errors.New("the other cluster was not waited for")
 
 // interrupted is the outcome of a deletion that something of our own keeps from going on.

@@ -40,8 +40,9 @@ type Client struct {
 	impersonator *Client
 	// server is the URL of another cluster's API server; empty for the cluster that StageSets are in.
 	server string
-	// line is whether that one answers; nil for the cluster that StageSets are in.
+	// line is whether that one answers, and call what calls of it consist of; nil for the cluster that StageSets are in.
 	line *line
+	call askFunc
 }
 
 // Account is whom the client acts as.
@@ -277,7 +278,9 @@ func (c *Client) exchange(ctx context.Context, request *rest.Request) ([]byte, e
 	if c.line == nil {
 		return sendOnce(queued, request)
 	}
-	return c.line.carry(unlogged, c.cluster.timeout, func(ctx context.Context) ([]byte, error) { return sendOnce(ctx, request) })
+	return c.line.carry(unlogged, c.cluster.timeout, c.call, func(ctx context.Context) ([]byte, error) {
+		return sendOnce(ctx, request)
+	})
 }
 
 // sendOnce sends a request: client-go would sleep before a retry, and a worker must not.

@@ -50,8 +50,8 @@ type Options struct {
 	Dialer *dial.Dialer
 	// Metrics measures; nil measures nothing.
 	Metrics *Metrics
-	// Wake is told of a StageSet when its pass did not wait for another cluster, and that has answered, or has not; it may block
-	// until ctx is done. nil tells nobody.
+	// Wake is told of a StageSet when its pass did not wait for another cluster, and that has answered, or has not; it may
+	// block until ctx is done. nil tells nobody.
 	Wake func(ctx context.Context, stageSet types.NamespacedName)
 	// InsecureTLS admits kubeconfigs that take any server for the right one.
 	InsecureTLS bool

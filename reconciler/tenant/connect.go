@@ -17,8 +17,8 @@ const (
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// bounded is connect with an end of its own. An HTTP transport goes on connecting when no request waits for it any more, with
-// a SOCKS proxy for as long as that likes; from the first byte of a TLS handshake on it has a limit itself.
+// bounded is connect with an end of its own. An HTTP transport goes on connecting when no request waits for it any more,
+// with a SOCKS proxy for as long as that likes; from the first byte of a TLS handshake on it has a limit itself.
 func bounded(connect dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout)

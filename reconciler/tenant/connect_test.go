@@ -13,8 +13,8 @@ import (
 	"github.com/stageset/stageset/reconciler/kubeconfig"
 )
 
-// A server or proxy that stalls before TLS is established has a connection for a while, and not for as long as it likes, also
-// when the request that it was made for is given up.
+// A server or proxy that stalls before TLS is established has a connection for a while, and not for as long as it likes,
+// also when the request that it was made for is given up.
 func TestConnectionsThatStall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		proxy, says string

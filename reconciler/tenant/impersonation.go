@@ -31,8 +31,7 @@ func (c *Clients) Target(ctx context.Context, to Destination, account Account) (
 		return nil, failure.NewStalled(v1.ReasonKubeConfigInvalid, "kubeConfig: %w", err)
 	}
 	line := c.remotes.line(account.Namespace, to.access)
-	err = line.reach(ctx, func(ctx context.Context) error { return c.remotes.call(ctx, to.access, shared.transport) })
-	if err != nil {
+	if err := line.reach(ctx, shared.call); err != nil {
 		return nil, unreachable(to.access.Server, err)
 	}
 	authenticated, err := c.authenticated(ctx, to, shared.transport)
@@ -64,7 +63,7 @@ func (c *cluster) remote(account Account, user *credentials, line *line) (*Clien
 	if err != nil {
 		return nil, err
 	}
-	client.line = line
+	client.line, client.call = line, c.call
 	if account.IsOwn() {
 		return client, nil
 	}
@@ -72,7 +71,7 @@ func (c *cluster) remote(account Account, user *credentials, line *line) (*Clien
 	if err != nil {
 		return nil, err
 	}
-	impersonating.line, impersonating.impersonator = line, client
+	impersonating.line, impersonating.call, impersonating.impersonator = line, c.call, client
 	return impersonating, nil
 }
 

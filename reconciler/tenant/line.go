@@ -47,9 +47,8 @@ type line struct {
 	// failed is why the line is closed, nil if it is not, and closed until when nobody calls again.
 	failed error
 	closed time.Time
-	// calling is the call that is being made, nil if there is none, and ask what calls consist of.
+	// calling is the call that is being made; nil if there is none.
 	calling *call
-	ask     func(context.Context) error
 }
 
 // lines is what all lines have in common.
@@ -67,20 +66,23 @@ type call struct {
 	waiting map[types.NamespacedName]bool
 }
 
-// reach is nil if requests may be sent; ask sends the one that the call consists of. Of a line that is closed the error says
+// askFunc sends the request that a call consists of.
+type askFunc func(context.Context) error
+
+// sendFunc sends a request, and returns the body of a good answer.
+type sendFunc func(context.Context) ([]byte, error)
+
+// reach is nil if requests may be sent. Of a line that is closed the error says
 // why. A pass that would have to wait is postponed; the error is then Progressing (Waiting).
-func (l *line) reach(ctx context.Context, ask func(context.Context) error) error {
+func (l *line) reach(ctx context.Context, ask askFunc) error {
 	pass := passOf(ctx)
 	if pass == nil {
 		return l.unattended()
 	}
-	l.mu.Lock()
-	l.ask = ask
-	l.mu.Unlock()
 	moment, cancel := context.WithTimeout(ctx, callMoment)
 	defer cancel()
 	for {
-		called, err := l.look(ctx, pass)
+		called, err := l.look(ctx, pass, ask)
 		if called == nil {
 			return err
 		}
@@ -110,7 +112,7 @@ func (l *line) unattended() error {
 }
 
 // look says what is known, or gives the call to wait for.
-func (l *line) look(ctx context.Context, pass *Pass) (*call, error) {
+func (l *line) look(ctx context.Context, pass *Pass, ask askFunc) (*call, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
@@ -123,7 +125,7 @@ func (l *line) look(ctx context.Context, pass *Pass) (*call, error) {
 	case l.failed != nil && l.calling == nil && now.Before(l.closed):
 		return nil, l.failed
 	}
-	called := l.begin(ctx)
+	called := l.begin(ctx, ask)
 	if l.failed != nil {
 		called.waiting[pass.StageSet] = true
 		return nil, l.failed
@@ -132,10 +134,10 @@ func (l *line) look(ctx context.Context, pass *Pass) (*call, error) {
 }
 
 // begin is the call that is being made, or a new one. It needs l.mu.
-func (l *line) begin(ctx context.Context) *call {
+func (l *line) begin(ctx context.Context, ask askFunc) *call {
 	if l.calling == nil {
 		l.calling = &call{done: make(chan struct{}), waiting: map[types.NamespacedName]bool{}}
-		go l.call(context.WithoutCancel(ctx), l.calling, l.ask)
+		go l.call(context.WithoutCancel(ctx), l.calling, ask)
 	}
 	return l.calling
 }
@@ -152,7 +154,7 @@ func (l *line) leave(left *call, pass *Pass) bool {
 	return true
 }
 
-func (l *line) call(ctx context.Context, made *call, ask func(context.Context) error) {
+func (l *line) call(ctx context.Context, made *call, ask askFunc) {
 	done, err := l.turns.take(ctx, l.namespace)
 	began := l.clock.Now()
 	if err == nil {
@@ -169,8 +171,8 @@ func (l *line) call(ctx context.Context, made *call, ask func(context.Context) e
 	}
 }
 
-// land ends a call, and gives the StageSets that it has news for. Whoever says no at once keeps nobody waiting: what is wrong
-// is for the pass itself to find out.
+// land ends a call, and gives the StageSets that it has news for. Whoever says no at once keeps nobody waiting: what is
+// wrong is for the pass itself to find out.
 func (l *line) land(made *call, err error, took time.Duration) (told map[types.NamespacedName]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,9 +202,9 @@ func (l *line) answered(took time.Duration) {
 // close needs l.mu.
 func (l *line) close(err error) { l.failed, l.closed = err, l.clock.Now().Add(closedFor) }
 
-// carry sends a request. One that is not answered in time closes the line, so that nobody waits for the next one either. A pass
-// in a hurry waits less: it is postponed, and a call tells whether the cluster is slow or dead.
-func (l *line) carry(ctx context.Context, timeout time.Duration, send func(context.Context) ([]byte, error)) ([]byte, error) {
+// carry sends a request. One that is not answered in time closes the line, so that nobody waits for the next one either. A
+// pass in a hurry waits less: it is postponed, and a call tells whether the cluster is slow or dead.
+func (l *line) carry(ctx context.Context, timeout time.Duration, ask askFunc, send sendFunc) ([]byte, error) {
 	pass := passOf(ctx)
 	if err := l.passable(pass); err != nil {
 		return nil, err
@@ -223,7 +225,7 @@ func (l *line) carry(ctx context.Context, timeout time.Duration, send func(conte
 		l.open, l.slow = time.Time{}, l.clock.Now().Add(slowFor)
 		if pass.hurries() {
 			pass.postponed.Store(true)
-			l.begin(ctx).waiting[pass.StageSet] = true
+			l.begin(ctx, ask).waiting[pass.StageSet] = true
 		} else {
 			pass.met()
 			l.close(err)

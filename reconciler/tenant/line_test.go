@@ -105,8 +105,8 @@ func (w *lineWorld) expectCalls(t *testing.T, when string, calls int, woken map[
 
 const never = 24 * time.Hour
 
-// T-25: where nobody answers is found out once, beside the passes. Each waits a moment and is told when it is over; from then on
-// all know at once, and when the cluster is back, they are told too.
+// T-25: where nobody answers is found out once, beside the passes. Each waits a moment and is told when it is over; from
+// then on all know at once, and when the cluster is back, they are told too.
 func TestLineToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLineWorld()
@@ -185,8 +185,8 @@ type carried struct {
 	Postponed, Slow bool
 }
 
-// T-25: a request that is not answered costs a pass in a hurry little, and a patient one a single wait. What is learned of the
-// cluster holds for the passes that follow.
+// T-25: a request that is not answered costs a pass in a hurry little, and a patient one a single wait. What is learned of
+// the cluster holds for the passes that follow.
 func TestRequestsThatAreNotAnswered(t *testing.T) {
 	const timeout = time.Minute
 	patient, never := 2*patience, never
@@ -215,7 +215,7 @@ func TestRequestsThatAreNotAnswered(t *testing.T) {
 				var got []carried
 				for range tc.want {
 					began := time.Now()
-					_, err := line.carry(pass.Context(t.Context()), timeout, func(ctx context.Context) ([]byte, error) {
+					_, err := line.carry(pass.Context(t.Context()), timeout, w.answer, func(ctx context.Context) ([]byte, error) {
 						return nil, waitFor(ctx, tc.takes, nil)
 					})
 					got = append(got, carried{time.Since(began), err != nil, pass.Postponed(), pass.Slow()})
@@ -230,7 +230,8 @@ func TestRequestsThatAreNotAnswered(t *testing.T) {
 	}
 }
 
-// T-25: a cluster that does not answer any more, a moment after it has, is called again before anybody waits for it patiently.
+// T-25: a cluster that does not answer any more, a moment after it has, is called again before anybody waits for it
+// patiently.
 func TestClusterThatDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLineWorld()
@@ -238,7 +239,7 @@ func TestClusterThatDies(t *testing.T) {
 		w.expect(t, "before", line, "app", reached{})
 		w.takes = never
 		pass := &Pass{StageSet: types.NamespacedName{Namespace: "a", Name: "app"}}
-		_, err := line.carry(pass.Context(t.Context()), time.Minute, func(ctx context.Context) ([]byte, error) {
+		_, err := line.carry(pass.Context(t.Context()), time.Minute, w.answer, func(ctx context.Context) ([]byte, error) {
 			return nil, waitFor(ctx, never, nil)
 		})
 		if err == nil || !pass.Postponed() || pass.Slow() {
@@ -258,7 +259,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 		w.expect(t, "before", line, "app", reached{})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := line.carry((&Pass{}).Context(short), time.Minute, func(ctx context.Context) ([]byte, error) {
+		_, err := line.carry((&Pass{}).Context(short), time.Minute, w.answer, func(ctx context.Context) ([]byte, error) {
 			return nil, waitFor(ctx, never, nil)
 		})
 		if err == nil {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pass is one pass over a StageSet, as far as its requests to other clusters have something in common. It is in the context of
-// them all; a context without one is that of somebody who waits as long as it takes, and whom nobody wakes.
+// Pass is one pass over a StageSet, as far as its requests to other clusters have something in common. It is in the context
+// of them all; a context without one is that of somebody who waits as long as it takes, and whom nobody wakes.
 type Pass struct {
 	// StageSet is woken when a cluster that the pass did not wait for has answered, or has not.
 	StageSet types.NamespacedName
@@ -31,8 +31,8 @@ func passOf(ctx context.Context) *Pass {
 	return pass
 }
 
-// Postponed is true when the pass has met a cluster that it does not wait for. What it has found out is nothing then, and what
-// it has done is what a later one goes on from.
+// Postponed is true when the pass has met a cluster that it does not wait for. What it has found out is nothing then, and
+// what it has done is what a later one goes on from.
 func (p *Pass) Postponed() bool { return p.postponed.Load() }
 
 // Slow is true when the pass has met a cluster that is slow.

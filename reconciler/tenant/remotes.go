@@ -63,7 +63,8 @@ func newRemotes(opts Options) *remotes {
 	closeIdle := func(_ lru.Key, value any) { value.(*cluster).transport.(*http.Transport).CloseIdleConnections() }
 	return &remotes{
 		dialer: opts.Dialer, clock: opts.Clock, timeout: opts.RequestTimeout, userAgent: opts.Config.UserAgent,
-		rights: newRights(opts.Clock), endpoints: lru.New(maxEndpoints), clusters: lru.NewWithEvictionFunc(maxConnections, closeIdle),
+		rights:    newRights(opts.Clock),
+		endpoints: lru.New(maxEndpoints), clusters: lru.NewWithEvictionFunc(maxConnections, closeIdle),
 		lines: lru.New(maxLines), common: &lines{clock: opts.Clock, turns: newTurns(callsInFlight), wake: opts.Wake},
 	}
 }
@@ -115,15 +116,15 @@ func (r *remotes) line(namespace string, access kubeconfig.Access) *line {
 	return made
 }
 
-// call asks a cluster something that it tells anybody at once if it is well. It shows nobody's credentials but the client
+// call asks the cluster something that it tells anybody at once if it is well. It shows nobody's credentials but the client
 // certificate that connections have.
-func (r *remotes) call(ctx context.Context, access kubeconfig.Access, by http.RoundTripper) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, access.Server+"/readyz", nil)
+func (c *cluster) call(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.config.Host+"/readyz", nil)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("User-Agent", r.userAgent)
-	answer, err := by.RoundTrip(request)
+	request.Header.Set("User-Agent", c.config.UserAgent)
+	answer, err := c.transport.RoundTrip(request)
 	if err == nil {
 		discard(answer)
 	}
