@@ -1,13 +1,18 @@
 package app_test
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/stageset/stageset/e2e/cluster"
@@ -124,6 +129,53 @@ func TestRBACForWhom(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Whatever names are printed, they are read as the names that they are.
+func TestRBACOfHostileNames(t *testing.T) {
+	const hostile = "x\n---\nkind: ClusterRoleBinding\nsubjects: [{kind: User, name: \"a\"}]\r# '\t: *a"
+	name, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := written(t, map[string]string{"nobodys": nobodys})
+	base := written(t, map[string]string{"app.yaml": "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nvalue: 1\n" +
+		"metadata: {name: " + string(name) + "}\n"})
+	out, stderr, code := run(t, "", "rbac", "--kubeconfig", cluster.Shared(t).Kubeconfig, "--filename", file("nobodys"),
+		"--source", "GitRepository/shop/app="+base(""), "--default-service-account", hostile, "--as-role", "r")
+	if code != app.ExitOK {
+		t.Fatalf("%s (exit code %d)", stderr, code)
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(out)))
+	var kinds, names []string
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var role rbacv1.ClusterRole
+		var binding rbacv1.ClusterRoleBinding
+		if err := errors.Join(err, yaml.Unmarshal(document, &role), yaml.Unmarshal(document, &binding)); err != nil {
+			t.Fatal(err)
+		}
+		if role.Kind == "" {
+			continue // the comment
+		}
+		kinds = append(kinds, role.Kind)
+		for _, rule := range role.Rules {
+			names = append(names, rule.ResourceNames...)
+		}
+		for _, subject := range binding.Subjects {
+			names = append(names, subject.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, kinds); diff != "" {
+		t.Errorf("documents (-want +got):\n%s", diff)
+	}
+	// The class, the account, the source and the StageSet that is depended on, and the account again.
+	if diff := cmp.Diff([]string{hostile, hostile, "app", "base", hostile}, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }
 
