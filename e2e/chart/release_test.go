@@ -157,32 +157,6 @@ func (r *release) volumes(t *testing.T, pod corev1.PodSpec) *strings.Replacer {
 	return strings.NewReplacer(replacements...)
 }
 
-// files are what a volume begins with.
-func (r *release) files(t *testing.T, volume corev1.Volume) map[string][]byte {
-	t.Helper()
-	key := types.NamespacedName{Namespace: r.namespace}
-	var err error
-	files := map[string][]byte{}
-	switch {
-	case volume.ConfigMap != nil:
-		var content corev1.ConfigMap
-		key.Name = volume.ConfigMap.Name
-		err = r.client.Get(t.Context(), key, &content)
-		for name, text := range content.Data {
-			files[name] = []byte(text)
-		}
-	case volume.Secret != nil:
-		var content corev1.Secret
-		key.Name = volume.Secret.SecretName
-		err = r.client.Get(t.Context(), key, &content)
-		files = content.Data
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
 // content is what the files of a volume have, by name.
 func (r *release) content(t *testing.T, volume corev1.Volume) map[string][]byte {
 	t.Helper()
