@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/examples"
 )
@@ -16,17 +18,26 @@ func TestInstallingAsDocumented(t *testing.T) {
 	withoutCRDs(t)
 	c := cluster.Shared(t)
 	shell := newShell(t, c.Kubeconfig)
-	t.Cleanup(func() {
-		system := cluster.Ref("v1", "Namespace", "", "stageset-system")
-		if err := c.Client(t).Delete(uncancelled{t}.Context(), system); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { deleteNamespaces(uncancelled{t}, c, "stageset-system") })
 	for _, script := range scripts(t, "docs/installing.md") {
 		shell.run(t, script.Text)
 	}
 	for _, object := range []string{"stagesets", "stageinventories", "stagesetpolicies"} {
 		c.WaitGone(t, cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", object+".stages.metio.wtf"))
+	}
+}
+
+// deleteNamespaces returns when they are gone, so that another document can begin with the same names.
+func deleteNamespaces(t testing.TB, c *cluster.Cluster, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		object := cluster.Ref("v1", "Namespace", "", name)
+		if err := client.IgnoreNotFound(c.Client(t).Delete(t.Context(), object)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range names {
+		c.WaitGone(t, cluster.Ref("v1", "Namespace", "", name))
 	}
 }
 

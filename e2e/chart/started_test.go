@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/gitserver"
@@ -98,12 +97,7 @@ func (r *release) leave(t *testing.T) {
 	if _, err := helm(uncancelled{t}, args...); err != nil {
 		t.Error(err)
 	}
-	for _, namespace := range []string{r.namespace, "flux-system", "team-a"} {
-		err := r.client.Delete(uncancelled{t}.Context(), cluster.Ref("v1", "Namespace", "", namespace))
-		if client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	}
+	deleteNamespaces(uncancelled{t}, r.Cluster, r.namespace, "flux-system", "team-a")
 }
 
 // exampleRepository is the URL of a Git repository with the example of this one.
