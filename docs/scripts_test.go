@@ -18,7 +18,7 @@ var runners = map[string]runner{
 	"certificates.md":  {"../e2e/admission/rotation_test.go", "TestNoRequestFailsWhateverHappensToTheSecret", 4},
 	"installing.md":    {"../e2e/chart/document_test.go", "TestInstallingAsDocumented", 6},
 	"multi-cluster.md": {"../e2e/documentedclusters_test.go", "TestRolesForTwoClustersAsTheDocumentSays", 1},
-	"operations.md":    {"../e2e/chart/operations_test.go", "TestOperatingAsDocumented", 15},
+	"operations.md":    {"../e2e/chart/operations_test.go", "TestOperatingAsDocumented", 16},
 	"tenancy.md":       {"../e2e/documentedrbac_test.go", "TestPrintedRolesAsTheDocumentSays", 1},
 	"migration.md":     {"../e2e/chart/started_test.go", "TestFromNothingAsDocumented", 7},
 	"README.md":        {"../e2e/chart/started_test.go", "TestFromNothingAsDocumented", 7},

@@ -30,6 +30,7 @@ const (
 	scriptResume
 	scriptWarn
 	scriptBackUp
+	scriptRestart
 	scriptHalt
 	scriptRestore
 	scriptInventories
@@ -71,6 +72,17 @@ func TestOperatingAsDocumented(t *testing.T) {
 		o.ready(t, o.app, revision)
 	})
 	t.Run("a policy only warns", o.thaws)
+	t.Run("both programs start anew", func(t *testing.T) {
+		o.script(t, scriptRestart)
+		for _, program := range []string{"admission", "reconciler"} {
+			deployment := o.WaitFor(t, cluster.Ref("apps/v1", "Deployment", o.release.namespace, "stageset-"+program))
+			at, _, _ := unstructured.NestedString(deployment.Object, "spec", "template", "metadata", "annotations", restartedAt)
+			if at == "" {
+				t.Errorf("stageset-%s is not started anew", program)
+			}
+		}
+		o.shell.run(t, o.upgrade)
+	})
 	t.Run("StageSets are lost, and nothing else", func(t *testing.T) {
 		o.applies(t, "stays", "leaves")
 		o.script(t, scriptBackUp)
@@ -93,6 +105,9 @@ func TestOperatingAsDocumented(t *testing.T) {
 	o.delete(t, o.app)
 	o.has(t, nil)
 }
+
+// restartedAt is the annotation of a Pod's template by which kubectl starts Pods anew.
+const restartedAt = "kubectl.kubernetes.io/restartedAt"
 
 // operation is a release that is operated by the scripts of the document, and the StageSet shop in it.
 type operation struct {
