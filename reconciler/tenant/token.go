@@ -51,6 +51,9 @@ type grant struct {
 	account Account
 	// audiences, one a line; none are those of the local API server, or what the cloud wants.
 	audiences string
+	// uid is that of the account as it is now, where that is known at no cost: of the account that reads what leads to another
+	// cluster. One that was made anew by the same name gets other tokens at once.
+	uid types.UID
 	// cloud exchanges the token for one that a cluster of its takes; the zero value is no cloud.
 	cloud exchange
 }
@@ -58,7 +61,8 @@ type grant struct {
 // String tells grants apart.
 func (g grant) String() string {
 	return fmt.Sprintf("%q", []string{
-		g.account.String(), g.audiences, g.cloud.provider, g.cloud.cluster, g.cloud.address, g.cloud.ca, g.cloud.reader.String(),
+		g.account.String(), string(g.uid), g.audiences,
+		g.cloud.provider, g.cloud.cluster, g.cloud.address, g.cloud.ca, g.cloud.reader.String(),
 	})
 }
 

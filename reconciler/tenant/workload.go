@@ -48,6 +48,13 @@ func (c *Clients) accessByConfigMap(
 func (c *Clients) found(ctx context.Context, reader *Reader, cluster workload.Cluster) (kubeconfig.Access, grant, error) {
 	account := Account{Namespace: reader.Account().Namespace, Name: cluster.ServiceAccount}
 	of := grant{account: account, audiences: strings.Join(cluster.Audiences, "\n")}
+	if account == reader.Account() {
+		local, err := c.tokens.get(ctx, grant{account: account}) // what the ConfigMap was read with
+		if err != nil {
+			return kubeconfig.Access{}, grant{}, Explain(err, "find out which ServiceAccount "+account.String()+" is", Reasons{})
+		}
+		of.uid = local.uid
+	}
 	if cluster.Cloud == "" {
 		return kubeconfig.Access{Server: cluster.Server, CA: cluster.CA}, of, nil
 	}
