@@ -26,18 +26,7 @@ import (
 // The dashboards are generated: "make generate". What is in them is in panels_test.go.
 func TestDashboards(t *testing.T) {
 	for program, rows := range dashboards {
-		made, err := newDashboard(program, rows).Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, panel := range made.Panels {
-			if id := uint32(i + 1); panel.Panel != nil {
-				panel.Panel.Id = &id
-			} else {
-				panel.RowPanel.Id = id
-			}
-		}
-		content, err := json.MarshalIndent(made, "", "  ")
+		content, err := json.MarshalIndent(newDashboard(t, program, rows), "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,28 +48,86 @@ func TestDashboards(t *testing.T) {
 // datasource is whatever Prometheus who looks has chosen.
 var datasource = common.DataSourceRef{Type: ptr.To("prometheus"), Uid: ptr.To("${datasource}")}
 
-// newDashboard is the dashboard of a program. It has no uid, so that those of several releases do not collide.
-func newDashboard(program string, rows []row) *dashboard.DashboardBuilder {
-	made := dashboard.NewDashboardBuilder(program).
-		Description("What "+program+" measures: docs/metrics.md").
-		Tags([]string{"stageset"}).Time("now-3h", "now").Refresh("30s").Timezone(common.TimeZoneBrowser).
-		Tooltip(dashboard.DashboardCursorSyncCrosshair).
-		WithVariable(dashboard.NewDatasourceVariableBuilder("datasource").Label("Data source").Type("prometheus")).
-		WithVariable(variableOf("job", "Job", "label_values("+jobs[program]+", job)").
-			Current(dashboard.VariableOption{
-				Text: dashboard.StringOrArrayOfString{String: &program}, Value: dashboard.StringOrArrayOfString{String: &program},
-			})).
-		WithVariable(variableOf("namespace", "Namespace", "label_values("+namespaces[program]+`{job="$job"}, namespace)`).
-			Multi(true).IncludeAll(true).AllValue(".*"))
+// board is a dashboard. It has no uid, so that those of several releases do not collide.
+type board struct {
+	Title         string                                 `json:"title"`
+	Description   string                                 `json:"description"`
+	Tags          []string                               `json:"tags"`
+	Timezone      string                                 `json:"timezone"`
+	Time          dashboard.DashboardDashboardTime       `json:"time"`
+	Refresh       string                                 `json:"refresh"`
+	GraphTooltip  dashboard.DashboardCursorSync          `json:"graphTooltip"`
+	SchemaVersion int                                    `json:"schemaVersion"`
+	Templating    dashboard.DashboardDashboardTemplating `json:"templating"`
+	Panels        []dashboard.PanelOrRowPanel            `json:"panels"`
+}
+
+// newDashboard is the dashboard of a program.
+func newDashboard(t *testing.T, program string, rows []row) board {
+	t.Helper()
+	made := board{
+		Title: program, Description: "What " + program + " measures: docs/metrics.md", Tags: []string{"stageset"},
+		Timezone: common.TimeZoneBrowser, Time: dashboard.DashboardDashboardTime{From: "now-3h", To: "now"}, Refresh: "30s",
+		GraphTooltip: dashboard.DashboardCursorSyncCrosshair, SchemaVersion: 42,
+	}
+	own := dashboard.StringOrArrayOfString{String: &program}
+	for _, builder := range []cog.Builder[dashboard.VariableModel]{
+		dashboard.NewDatasourceVariableBuilder("datasource").Label("Data source").Type("prometheus"),
+		variableOf("job", "Job", "label_values("+jobs[program]+", job)").
+			Current(dashboard.VariableOption{Text: own, Value: own}),
+		variableOf("namespace", "Namespace", "label_values("+namespaces[program]+`{job="$job"}, namespace)`).
+			Multi(true).IncludeAll(true).AllValue(".*"),
+	} {
+		made.Templating.List = append(made.Templating.List, built(t, builder))
+	}
 	for _, row := range rows {
-		made.WithRow(dashboard.NewRowBuilder(row.title))
-		widths := row.widths()
-		for _, panel := range row.panels {
-			made.WithPanel(newPanel(panel, widths[panel.kind]))
-		}
+		made.add(t, row)
 	}
 	return made
 }
+
+// built is what a builder makes.
+func built[T any](t *testing.T, builder cog.Builder[T]) T {
+	t.Helper()
+	made, err := builder.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// add puts a row below what there is: its panels from left to right, as many in a line as fit.
+func (b *board) add(t *testing.T, r row) {
+	t.Helper()
+	const columns = 24
+	widths := r.widths(columns)
+	at := dashboard.GridPos{Y: b.height(), W: columns, H: 1}
+	title := built(t, dashboard.NewRowBuilder(r.title).GridPos(at).Id(b.nextID()))
+	b.Panels = append(b.Panels, dashboard.PanelOrRowPanel{RowPanel: &title})
+	for _, p := range r.panels {
+		made := built(t, newPanel(p, widths[p.kind]))
+		if at.X += at.W; at.X+made.GridPos.W > columns {
+			at.X, at.Y = 0, at.Y+at.H
+		}
+		at.W, at.H = made.GridPos.W, made.GridPos.H
+		position := at
+		made.GridPos, made.Id = &position, ptr.To(b.nextID())
+		b.Panels = append(b.Panels, dashboard.PanelOrRowPanel{Panel: &made})
+	}
+}
+
+// height is where the next row begins.
+func (b *board) height() uint32 {
+	height := uint32(0)
+	for _, p := range b.Panels {
+		if p.Panel != nil {
+			height = max(height, p.Panel.GridPos.Y+p.Panel.GridPos.H)
+		}
+	}
+	return height
+}
+
+func (b *board) nextID() uint32 { return uint32(len(b.Panels) + 1) }
 
 // jobs are the metrics that tell which jobs there are of a program, and namespaces those whose namespaces its dashboard is
 // about: those of StageSets, or of the program.
@@ -140,10 +187,9 @@ func newPanel(p panel, width uint32) cog.Builder[dashboard.Panel] {
 		Span(width).Height(height).Targets(targets)
 }
 
-// widths are the columns, of 24, that panels of each kind have in a row: numbers share a line, and of the others two or
+// widths are the columns, of so many, that panels of each kind have in a row: numbers share a line, and of the others two or
 // three do.
-func (r row) widths() map[string]uint32 {
-	const columns = 24
+func (r row) widths(columns uint32) map[string]uint32 {
 	numbers, others := 0, 0
 	for _, panel := range r.panels {
 		if panel.kind == "stat" {
@@ -152,7 +198,7 @@ func (r row) widths() map[string]uint32 {
 			others++
 		}
 	}
-	width := uint32(columns / 2)
+	width := columns / 2
 	if others%3 == 0 {
 		width = columns / 3
 	}
@@ -166,9 +212,6 @@ func TestDashboardsAskForWhatThereIs(t *testing.T) {
 	for program := range dashboards {
 		content := read(t, filepath.Join("stageset", "files", "dashboards", program+".json"))
 		made := parseDashboard(t, content)
-		if made.Uid != nil || made.Id != nil {
-			t.Errorf("%s has a uid or an id, which another release has too", program)
-		}
 		for _, match := range regexp.MustCompile(`"uid": "(.*)"`).FindAllStringSubmatch(content, -1) {
 			if match[1] != *datasource.Uid {
 				t.Errorf("%s is bound to the data source %s", program, match[1])
@@ -193,18 +236,36 @@ func TestDashboardsAskForWhatThereIs(t *testing.T) {
 }
 
 // parseDashboard reads a dashboard, in which there must be nothing that Grafana does not know.
-func parseDashboard(t *testing.T, content string) dashboard.Dashboard {
+func parseDashboard(t *testing.T, content string) board {
 	t.Helper()
-	var strict, made dashboard.Dashboard
-	// Where nothing is wrong, the strict reader returns an error that says nothing, and leaves out what it has read.
-	if err := strict.UnmarshalJSONStrict([]byte(content)); err != nil && err.Error() != "" {
+	var made board
+	decoder := json.NewDecoder(strings.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&made); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(content), &made); err != nil {
+	var parts struct {
+		Panels     []json.RawMessage                `json:"panels"`
+		Templating struct{ List []json.RawMessage } `json:"templating"`
+	}
+	if err := json.Unmarshal([]byte(content), &parts); err != nil {
 		t.Fatal(err)
 	}
-	if err := made.Validate(); err != nil {
-		t.Fatal(err)
+	// Where nothing is wrong, the strict readers return an error that says nothing, and leave out what they have read.
+	for i, part := range parts.Panels {
+		var strict dashboard.PanelOrRowPanel
+		if err := strict.UnmarshalJSONStrict(part); err != nil && err.Error() != "" {
+			t.Errorf("panel %d: %v", i, err)
+		}
+		if err := made.Panels[i].Validate(); err != nil {
+			t.Errorf("panel %d: %v", i, err)
+		}
+	}
+	for i, part := range parts.Templating.List {
+		var strict dashboard.VariableModel
+		if err := strict.UnmarshalJSONStrict(part); err != nil && err.Error() != "" {
+			t.Errorf("variable %d: %v", i, err)
+		}
 	}
 	return made
 }
