@@ -55,8 +55,8 @@ func TestAudiencesOfAnAPIServerThatIsNotItsIssuer(t *testing.T) {
 	}
 }
 
-// Another cluster does not know that an account is gone that its tokens are of. Here the API server does, and one that was made
-// anew has tokens of its own there, too.
+// Another cluster does not know that an account is gone that its tokens are of. Here the API server does, and one that was
+// made anew has tokens of its own there, too.
 func TestRecreatedAccountOnAnotherCluster(t *testing.T) {
 	there := newElsewhere(t)
 	server := newFaulty(t)
