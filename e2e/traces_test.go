@@ -73,7 +73,8 @@ func TestTraceOfAPass(t *testing.T) {
 		"one/a.yaml": service("type: '${TOKEN}', ports: [{port: 80}]"), "two/b.yaml": configMap("b", "1"),
 	})
 	n.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonApplyFailed))
-	waitForTrace(t, spans, n, "app", hasSpan("reason="+v1.ReasonApplyFailed), hasSpan("  preflight\n"))
+	waitForTrace(t, spans, n, "app",
+		hasSpan("reason="+v1.ReasonApplyFailed), hasSpan(" (failed)\n  "), hasSpan("  preflight\n"))
 	n.delete(t, "app")
 	n.gone(t, "app")
 	waitForTrace(t, spans, n, "app", hasSpan("  prune\n    delete objects=1 stage=two\n"))
@@ -84,7 +85,8 @@ func TestTraceOfAPass(t *testing.T) {
 	if strings.Contains(spans.Content(), canary) {
 		t.Error("the value of a Secret was sent")
 	}
-	if line := regexp.MustCompile(`(?m)^.*msg="pass failed".*$`).FindString(run.Output()); !strings.Contains(line, "trace_id=") {
+	line := regexp.MustCompile(`(?m)^.*msg="pass failed".*$`).FindString(run.Output())
+	if !strings.Contains(line, "trace_id=") {
 		t.Errorf("the log does not say which trace it is about: %s", line)
 	}
 }

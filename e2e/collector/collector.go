@@ -148,7 +148,7 @@ func attributes(of []*commonv1.KeyValue) map[string]string {
 }
 
 // Tree is a span with all that came from it, one in a line, each below its parent and behind it in the order of their
-// beginning, with its attributes.
+// beginning, with its attributes, and whether it failed.
 func Tree(root Span, spans []Span) string {
 	var text strings.Builder
 	var write func(span Span, indent string)
@@ -156,6 +156,9 @@ func Tree(root Span, spans []Span) string {
 		text.WriteString(indent + span.Name)
 		for _, key := range slices.Sorted(maps.Keys(span.Attributes)) {
 			fmt.Fprintf(&text, " %s=%s", strings.TrimPrefix(key, "stageset."), span.Attributes[key])
+		}
+		if span.Failed {
+			text.WriteString(" (failed)")
 		}
 		text.WriteString("\n")
 		for _, child := range spans {
