@@ -144,7 +144,9 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 		LeaderElection:          options.LeaderElect,
 		LeaderElectionID:        options.leaseName(),
 		LeaderElectionNamespace: options.Namespace,
-		// Given up when all passes have ended: a pass ends at once, since its requests end with its context.
+		// Given up when all passes have ended, which they do at once: requests end with their context, and what builds for longer
+		// than the manager waits has no request to make any more. An API server may still carry out the last one, as it may
+		// after a crash; the successor compares before it applies.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &lease,
 		RenewDeadline:                 &renew,
