@@ -87,6 +87,33 @@ func TestDeniedIsNotForbidden(t *testing.T) {
 	}
 }
 
+// A server of another cluster that fails, as without its etcd's quorum, is as good as away: some day the deletion is given up.
+// The cluster of the StageSet is waited for, and so is what only collides with somebody else's write.
+func TestAServerThatFailsIsOutOfReach(t *testing.T) {
+	local := inventory.ID{Target: v1.InventoryTarget{Cluster: v1.ClusterLocal, ServiceAccountName: "deployer"}}
+	remote := inventory.ID{Target: v1.InventoryTarget{Cluster: "5f1c", ServiceAccountName: "deployer"}}
+	failing := apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+	for name, tc := range map[string]struct {
+		record inventory.ID
+		err    error
+		want   failure.Kind
+	}{
+		"another cluster's server fails": {record: remote, err: failing, want: failure.Stalled},
+		"this cluster's server fails":    {record: local, err: failing, want: failure.Transient},
+		"a conflict on another cluster": {
+			record: remote, err: apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", nil), want: failure.Transient,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var result Result
+			result.fail(prune.Failure{Key: inventory.Key{Kind: "ConfigMap", Name: "a"}, Err: tc.err}, tc.record, "team-a")
+			if got := failure.From(result.Failure(v1.ReasonPermissionsMissing)); got.Kind != tc.want {
+				t.Errorf("%v is %s, want %s", tc.err, got.Kind, tc.want)
+			}
+		})
+	}
+}
+
 // A stage that changed its account in a release that never ended, while its object was made anew, has two entries: that one
 // of them leads to nothing any more says nothing about the other.
 func TestAnObjectIsSeenGoneOnlyForAllItsEntries(t *testing.T) {

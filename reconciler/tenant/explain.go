@@ -59,10 +59,11 @@ func Explain(err error, what string, reasons Reasons) error {
 }
 
 // OutOfReach is true for an error that says nothing about what was asked for, because nobody could be asked: there is no way to
-// the cluster, no answer, or no access.
+// the cluster, no answer, no access, or a server that fails (5xx), as one whose etcd has lost its quorum does.
 func OutOfReach(err error) bool {
 	var failed *failure.Error
-	return errors.As(err, &failed) || isUnreachable(err) || apierrors.IsUnauthorized(err)
+	return errors.As(err, &failed) || isUnreachable(err) || apierrors.IsUnauthorized(err) ||
+		code(err) >= http.StatusInternalServerError
 }
 
 // isUnreachable says that there was no answer, one that is not of an API server, or one that it does not work on requests
