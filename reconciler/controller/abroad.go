@@ -2,12 +2,14 @@ package controller
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/reconciler/failure"
-	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/status"
 )
 
@@ -21,52 +23,31 @@ const (
 // maxCall is when a pass is made again, at the latest, that waits to be told whether another cluster answers.
 const maxCall = 30 * time.Second
 
-// abroad are the passes that talk to other clusters. How fast those answer is in the hands of whoever writes a kubeconfig,
-// so that these passes never have all workers, and those that wait for slow clusters have few.
-type abroad struct {
-	mu  sync.Mutex
-	all int
-	// patient are those that wait, and of each namespace.
-	patient int
-	of      map[string]int
+// maxTurn is when a pass is made again, at the latest, that found no place: it is called before that.
+const maxTurn = maxPatientPass
+
+// reach is a pass that may talk to other clusters, if there is a place for it.
+func (r *Reconciler) reach(ctx context.Context, snap *snapshot) (ctrl.Result, error) {
+	name, workers := snap.pass.StageSet, r.Options.Workers
+	if !r.places.enter(name, snap.pass.Patient, workers) {
+		r.wake(ctx, r.places.due(workers, r.Clock.Now()))
+		r.emit(ctx, snap)
+		log.FromContext(ctx).V(1).Info("pass waits for its turn to talk to other clusters")
+		passEnded(ctx, v1.ReasonProgressing)
+		return ctrl.Result{RequeueAfter: maxTurn}, nil
+	}
+	defer func() { r.wake(ctx, r.places.leave(name, snap.pass.Patient, workers, r.Clock.Now())) }()
+	return r.conclude(ctx, snap, r.reconcileAbroad(ctx, snap))
 }
 
-// enter begins a pass with that many workers; false if there is no place for it now. Three in four may be abroad, and one in
-// four wait there; a namespace may have one that waits if it has none, or fewer than are free, as in package queue.
-func (a *abroad) enter(pass *pipeline.Pass, workers int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.all >= max(workers-workers/4, 1) {
-		return false
-	}
-	if pass.Patient {
-		namespace := pass.StageSet.Namespace
-		free := max(workers/4, 1) - a.patient
-		if free <= 0 || a.of[namespace] > 0 && a.of[namespace] >= free {
-			return false
-		}
-		if a.of == nil {
-			a.of = map[string]int{}
-		}
-		a.patient++
-		a.of[namespace]++
-	}
-	a.all++
-	return true
+// renounce has a StageSet that needs no place let others have it.
+func (r *Reconciler) renounce(ctx context.Context, name types.NamespacedName) {
+	r.wake(ctx, r.places.renounce(name, r.Options.Workers, r.Clock.Now()))
 }
 
-// leave ends a pass that was entered.
-func (a *abroad) leave(pass *pipeline.Pass) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all--
-	if !pass.Patient {
-		return
-	}
-	a.patient--
-	namespace := pass.StageSet.Namespace
-	if a.of[namespace]--; a.of[namespace] == 0 {
-		delete(a.of, namespace)
+func (r *Reconciler) wake(ctx context.Context, called []types.NamespacedName) {
+	for _, name := range called {
+		r.Waits.Over(ctx, name)
 	}
 }
 
@@ -85,29 +66,39 @@ func (s *snapshot) abroad() bool {
 
 // reconcileAbroad is reconcile as the pass that the snapshot has, and for as long as that may take. One that is not patient
 // is postponed when the cluster turns out to be slow, and the next one is patient; whoever has yet to hear from the cluster
-// stays as patient as before.
+// stays as patient as before. So does a StageSet that is too large for a pass that is not patient, however soon each answer
+// comes.
 func (r *Reconciler) reconcileAbroad(ctx context.Context, snap *snapshot) outcome {
 	most := maxAbroadPass
 	if snap.pass.Patient {
 		most = maxPatientPass
 	}
-	bounded, cancel := context.WithTimeout(snap.pass.Context(ctx), most)
+	ctx = snap.pass.Context(ctx)
+	bounded, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	ended := r.reconcile(bounded, snap)
-	late := bounded.Err() != nil && ended.Failure != nil
+	began := r.Clock.Now()
+	ended := r.reconcile(ctx, bounded, snap)
+	late := bounded.Err() != nil && !ended.whole()
 	waits := snap.pass.Postponed() && !snap.pass.Slow()
 	if !waits {
-		snap.memo.slow = snap.pass.Slow() || late
+		snap.memo.slow = snap.pass.Slow() || late || snap.pass.Patient && r.Clock.Since(began) > maxAbroadPass
 	}
 	switch {
 	case ctx.Err() != nil: // the process ends
 	case snap.pass.Postponed(), late && !snap.pass.Patient:
 		return snap.postponed(waits)
-	case late:
-		ended.Failure = failure.NewTransient(v1.ReasonTargetUnreachable, "the other cluster answers so slowly that the pass was "+
-			"ended after %s; the next one goes on", most)
+	case late && ended.Failure != nil && snap.set.DeletionTimestamp.IsZero():
+		ended.Failure = failure.NewTransient(v1.ReasonTargetUnreachable, tooSlow, most)
 	}
 	return ended
+}
+
+// tooSlow is said of a patient pass that took too long.
+const tooSlow = "the other cluster answers so slowly that the pass was ended after %s; the next one goes on"
+
+// whole is true for the outcome of a pass that found out what there was to find out, however long it took.
+func (o outcome) whole() bool {
+	return o.released || !o.postponed && (o.Kind == status.Succeeded || o.Kind == status.Progressing)
 }
 
 // postponed is the outcome of a pass that does not wait for another cluster: to be slow, or to say whether it is there.

@@ -37,7 +37,7 @@ func (r *Reconciler) conclude(ctx context.Context, snap *snapshot, ended outcome
 		err := r.letGo(ctx, snap)
 		switch {
 		case err == nil:
-			r.forget(name)
+			r.forget(ctx, name)
 			passEnded(ctx, endedDeleted)
 			return ctrl.Result{}, nil
 		case snap.gone:

@@ -22,7 +22,6 @@ import (
 	"github.com/stageset/stageset/reconciler/pipeline"
 	"github.com/stageset/stageset/reconciler/rules"
 	"github.com/stageset/stageset/reconciler/status"
-	"github.com/stageset/stageset/reconciler/teardown"
 )
 
 // Options say how often and how patiently StageSets are reconciled.
@@ -67,7 +66,7 @@ type Reconciler struct {
 	Options Options
 
 	memory memory
-	abroad abroad
+	places places
 }
 
 // snapshot is what a pass starts from.
@@ -120,16 +119,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	defer snap.memo.rest()
-	if !snap.abroad() {
-		return r.conclude(ctx, snap, r.reconcile(ctx, snap))
+	if !snap.gone {
+		r.fillIn(ctx, snap)
 	}
-	if !r.abroad.enter(snap.pass, r.Options.Workers) {
-		r.emit(ctx, snap)
-		passEnded(ctx, v1.ReasonProgressing)
-		return ctrl.Result{RequeueAfter: minBackoff}, nil
+	if ended, over := r.letGoAtOnce(ctx, snap); over {
+		r.renounce(ctx, request.NamespacedName)
+		return r.conclude(ctx, snap, ended)
 	}
-	defer r.abroad.leave(snap.pass)
-	return r.conclude(ctx, snap, r.reconcileAbroad(ctx, snap))
+	if snap.abroad() {
+		return r.reach(ctx, snap)
+	}
+	r.renounce(ctx, request.NamespacedName)
+	return r.conclude(ctx, snap, r.reconcile(ctx, ctx, snap))
 }
 
 // snapshot reads what a pass starts from; nil when the StageSet is gone.
@@ -137,7 +138,7 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 	var set v1.StageSet
 	switch err := r.Client.Get(ctx, request.NamespacedName, &set); {
 	case apierrors.IsNotFound(err):
-		r.forget(request.NamespacedName)
+		r.forget(ctx, request.NamespacedName)
 		return r.abandoned(ctx, request.NamespacedName)
 	case err != nil:
 		return nil, fmt.Errorf("read StageSet %s: %w", request.NamespacedName, err)
@@ -167,19 +168,15 @@ func (r *Reconciler) snapshot(ctx context.Context, request ctrl.Request) (*snaps
 	return snap, r.reportLost(ctx, snap)
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, snap *snapshot) outcome {
-	if snap.gone {
-		r.tellOrphans(snap, teardown.Recorded(snap.book, "its finalizer was taken away"))
-		return outcome{released: true}
-	}
-	r.fillIn(ctx, snap)
+// reconcile is a pass that has to talk to the cluster that the StageSet is applied to; bounded is ctx for as long as it may.
+func (r *Reconciler) reconcile(ctx, bounded context.Context, snap *snapshot) outcome {
 	switch {
 	case !snap.set.DeletionTimestamp.IsZero():
-		return r.delete(ctx, snap)
+		return r.delete(ctx, bounded, snap)
 	case snap.effective.Spec.Suspend:
-		return r.suspended(ctx, snap)
+		return r.suspended(bounded, snap)
 	}
-	return r.release(ctx, snap)
+	return r.release(bounded, snap)
 }
 
 // fillIn has policies fill in what the spec leaves open: also how a StageSet is deleted, and whether it is suspended.
@@ -193,7 +190,8 @@ func (r *Reconciler) fillIn(ctx context.Context, snap *snapshot) {
 }
 
 // forget ends what is known of a StageSet that is gone.
-func (r *Reconciler) forget(name types.NamespacedName) {
+func (r *Reconciler) forget(ctx context.Context, name types.NamespacedName) {
+	r.renounce(ctx, name)
 	r.memory.forget(name)
 	r.Pipeline.Forget(name)
 	measured.forget(name)

@@ -20,23 +20,36 @@ import (
 	"github.com/stageset/stageset/reconciler/teardown"
 )
 
-// delete is a pass of a StageSet that is being deleted: it deletes what is in the inventories, in reverse, and then lets
-// go of them and of the StageSet.
-func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
+// letGoAtOnce is a pass of a StageSet that goes, and of which nothing is to be deleted: no cluster has to be asked. It is over
+// then, and if nobody can say whether that is so.
+func (r *Reconciler) letGoAtOnce(ctx context.Context, snap *snapshot) (ended outcome, over bool) {
+	if snap.gone {
+		r.tellOrphans(snap, teardown.Recorded(snap.book, "its finalizer was taken away"))
+		return outcome{released: true}, true
+	}
+	if snap.set.DeletionTimestamp.IsZero() {
+		return outcome{}, false
+	}
 	snap.memo.drop()
 	if err := r.refreshNamespace(ctx, snap); err != nil {
-		return interrupted(err)
+		return interrupted(err), true
 	}
 	snap.tellUnfilled()
-	down := r.teardown(snap)
 	switch {
 	case snap.effective.Spec.DeletionPolicy == v1.DeletionPolicyOrphan:
-		return r.done(ctx, snap, teardown.Orphans{})
+		return r.done(ctx, snap, teardown.Orphans{}), true
 	case terminating(snap.namespace):
 		// What is in the namespace goes with it, and so do the accounts and bindings that could delete the rest.
-		return r.done(ctx, snap, down.Outside(snap.book))
+		return r.done(ctx, snap, r.teardown(snap).Outside(snap.book)), true
 	}
-	result := down.Everything(ctx, snap.book)
+	return outcome{}, false
+}
+
+// delete is a pass of a StageSet that is being deleted: it deletes what is in the inventories, in reverse, while bounded lasts,
+// and then lets go of them and of the StageSet.
+func (r *Reconciler) delete(ctx, bounded context.Context, snap *snapshot) outcome {
+	result := r.teardown(snap).Everything(bounded, snap.book)
+	late := bounded.Err() != nil
 	for _, left := range result.Left() {
 		r.tellOrphans(snap, left)
 	}
@@ -46,8 +59,11 @@ func (r *Reconciler) delete(ctx context.Context, snap *snapshot) outcome {
 	if len(result.Unseen) == 0 {
 		return r.done(ctx, snap, teardown.Orphans{})
 	}
-	if snap.pass.Postponed() || ctx.Err() != nil {
+	switch {
+	case snap.pass.Postponed(), ctx.Err() != nil, late && !snap.pass.Patient:
 		return interrupted(errCutShort)
+	case late:
+		return r.stuck(ctx, snap, result, failure.NewStalled(v1.ReasonTargetUnreachable, tooSlow, maxPatientPass))
 	}
 	if len(result.Failed) > 0 && r.hide(ctx, snap) != nil {
 		result = result.Withheld(pipeline.Withheld)

@@ -126,9 +126,9 @@ func (o outcome) warned(review *rules.Review) outcome {
 
 // held is the outcome of a pass that ended before anything could be applied: what runs, runs on.
 func (r *Reconciler) held(ctx context.Context, snap *snapshot, err error) outcome {
-	snap.memo.drop()
 	ended := failed(err)
 	if !ended.postponed {
+		snap.memo.drop()
 		r.maintain(ctx, snap, ended.Failure)
 		ended.Running = snap.memo.running
 	}

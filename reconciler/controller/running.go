@@ -32,10 +32,11 @@ func (r *Reconciler) look(ctx context.Context, snap *snapshot, run *release.Run)
 	if (err != nil || !seen.Health.Healthy()) && r.hide(ctx, snap) != nil {
 		seen = seen.Withheld()
 	}
-	snap.memo.running = notReady(seen, err)
-	if snap.pass.Postponed() {
+	if snap.pass.Postponed() || ctx.Err() != nil && !snap.pass.Patient {
 		snap.memo.maintained = time.Time{} // it was not looked at
+		return seen.Drifts
 	}
+	snap.memo.running = notReady(seen, err)
 	if failed := snap.memo.running; failed != nil {
 		failed.Err = redacted(failed.Err, snap.redact) // it is said again in later passes
 	}

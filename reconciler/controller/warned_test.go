@@ -37,7 +37,8 @@ func TestReleaseWarnsOfWhatIsRefused(t *testing.T) {
 		set: set, namespace: &corev1.Namespace{}, book: &store.Book{}, memo: (&memory{}).of(client.ObjectKeyFromObject(set), "1"),
 	}
 	for range 2 {
-		ended := r.reconcile(t.Context(), snap)
+		r.fillIn(t.Context(), snap)
+		ended := r.reconcile(t.Context(), t.Context(), snap)
 		if ended.Failure == nil || ended.Failure.Reason != v1.ReasonPolicyViolation {
 			t.Fatalf("it is not refused: %+v", ended)
 		}

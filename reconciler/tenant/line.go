@@ -20,8 +20,9 @@ const (
 	patience = 3 * time.Second
 	// callTimeout bounds a call.
 	callTimeout = 10 * time.Second
-	// callMoment is how long a pass itself waits for a call: long for a cluster that answers, and short for a worker.
-	callMoment = 100 * time.Millisecond
+	// callMoment is how long a pass itself waits for a call: long for a cluster that answers, however far away it is, and short
+	// for a worker.
+	callMoment = 500 * time.Millisecond
 	// callsInFlight is how many calls there may be at once, of which a namespace has a quarter.
 	callsInFlight = 256
 	// openFor is for how long a cluster that has answered is believed to be there.
