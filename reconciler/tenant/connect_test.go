@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +92,44 @@ func TestConnectionsThatAreEstablishedHaveNoDeadline(t *testing.T) {
 		}
 		if _, err := connection.Read(make([]byte, 8)); err != nil {
 			t.Errorf("after an hour: %v", err)
+		}
+	})
+}
+
+// However many requests hang, another one connects: a server that speaks HTTP/1.1 has a connection for each.
+func TestRequestsThatHangTakeNoConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remotes := &remotes{dialer: dial.New(nil)}
+		transport, err := remotes.transport(kubeconfig.Access{Server: "https://there"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var connected atomic.Int64
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			connected.Add(1)
+			here, there := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, there) }()
+			return here, nil
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		const requests = remoteInFlight + 1 // and a call
+		var all sync.WaitGroup
+		for range requests {
+			request, err := http.NewRequestWithContext(short, http.MethodGet, "http://there", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				if answer, err := transport.RoundTrip(request); err == nil {
+					_ = answer.Body.Close()
+					t.Error("there was an answer")
+				}
+			})
+		}
+		all.Wait()
+		if got := connected.Load(); got != requests {
+			t.Errorf("%d connections, want one for each of %d requests", got, requests)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -23,8 +24,11 @@ const (
 	// callMoment is how long a pass itself waits for a call: long for a cluster that answers, however far away it is, and short
 	// for a worker.
 	callMoment = 500 * time.Millisecond
-	// callsInFlight is how many calls there may be at once, of which a namespace has a quarter.
-	callsInFlight = 256
+	// callsInFlight is how many calls there may be at once, of which a namespace has a quarter, and callsOfNamespace how many
+	// a namespace may have with those that wait for their turn, which they do for turnTimeout.
+	callsInFlight    = 256
+	callsOfNamespace = 256
+	turnTimeout      = time.Minute
 	// openFor is for how long a cluster that has answered is believed to be there.
 	openFor = time.Minute
 	// closedFor is for how long nobody calls again where nobody has answered.
@@ -56,6 +60,7 @@ type line struct {
 type lines struct {
 	clock clock.PassiveClock
 	turns *turns
+	begun callCount
 	// wake is told of StageSets whose passes did not wait for a call that is over.
 	wake func(ctx context.Context, stageSet types.NamespacedName)
 }
@@ -63,8 +68,38 @@ type lines struct {
 // call finds out whether a cluster answers.
 type call struct {
 	done chan struct{}
-	// waiting are the StageSets to be woken when it is over; line.mu guards it.
+	// waiting are the StageSets to be woken when it is over: where it is true in any case, for that their passes have waited,
+	// and else if it has news. line.mu guards it.
 	waiting map[types.NamespacedName]bool
+}
+
+// callCount is how many calls of each namespace are made or wait for their turn. Its zero value is ready; safe for concurrent
+// use.
+type callCount struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// add is true if the namespace may have another call.
+func (c *callCount) add(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[namespace] >= callsOfNamespace {
+		return false
+	}
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.of[namespace]++
+	return true
+}
+
+func (c *callCount) remove(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[namespace]--; c.of[namespace] == 0 {
+		delete(c.of, namespace)
+	}
 }
 
 // askFunc sends the request that a call consists of.
@@ -74,13 +109,18 @@ type askFunc func(context.Context) error
 type sendFunc func(context.Context) ([]byte, error)
 
 // reach is nil if requests may be sent. Of a line that is closed the error says
-// why. A pass that would have to wait is postponed; the error is then Progressing (Waiting).
+// why. A pass in a hurry that would have to wait is postponed; the error is then Progressing (Waiting). A patient one waits
+// for as long as a call takes.
 func (l *line) reach(ctx context.Context, ask askFunc) error {
 	pass := passOf(ctx)
 	if pass == nil {
 		return l.unattended()
 	}
-	moment, cancel := context.WithTimeout(ctx, callMoment)
+	wait := callMoment
+	if pass.Patient {
+		wait += callTimeout
+	}
+	moment, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
 		called, err := l.look(ctx, pass, ask)
@@ -96,9 +136,14 @@ func (l *line) reach(ctx context.Context, ask askFunc) error {
 			return ctx.Err()
 		}
 		if l.leave(called, pass) {
-			return failure.NewWaiting(v1.ReasonProgressing, callTimeout, "the cluster that kubeConfig leads to has yet to answer")
+			return errUnheard()
 		}
 	}
+}
+
+// errUnheard is for passes that end before it is known whether the cluster answers.
+func errUnheard() error {
+	return failure.NewWaiting(v1.ReasonProgressing, callTimeout, "the cluster that kubeConfig leads to has yet to answer")
 }
 
 // unattended lets everybody through when a closed line may be tried again: nobody calls for a context without a pass.
@@ -127,16 +172,22 @@ func (l *line) look(ctx context.Context, pass *Pass, ask askFunc) (*call, error)
 		return nil, l.failed
 	}
 	called := l.begin(ctx, ask)
-	if l.failed != nil {
-		called.waiting[pass.StageSet] = true
+	switch {
+	case l.failed != nil:
+		if called != nil {
+			called.waiting[pass.StageSet] = called.waiting[pass.StageSet] // who has left a call stays so
+		}
 		return nil, l.failed
+	case called == nil:
+		pass.postponed.Store(true)
+		return nil, errUnheard()
 	}
 	return called, nil
 }
 
-// begin is the call that is being made, or a new one. It needs l.mu.
+// begin is the call that is being made, or a new one; nil if the namespace has too many. It needs l.mu.
 func (l *line) begin(ctx context.Context, ask askFunc) *call {
-	if l.calling == nil {
+	if l.calling == nil && l.begun.add(l.namespace) {
 		l.calling = &call{done: make(chan struct{}), waiting: map[types.NamespacedName]bool{}}
 		go l.call(context.WithoutCancel(ctx), l.calling, ask)
 	}
@@ -156,20 +207,39 @@ func (l *line) leave(left *call, pass *Pass) bool {
 }
 
 func (l *line) call(ctx context.Context, made *call, ask askFunc) {
-	done, err := l.turns.take(ctx, l.namespace)
-	began := l.clock.Now()
-	if err == nil {
-		bounded, cancel := context.WithTimeout(ctx, callTimeout)
-		err = ask(bounded)
-		cancel()
-		done()
-	}
-	told := l.land(made, err, l.clock.Since(began))
+	told := l.attempt(ctx, made, ask)
+	l.begun.remove(l.namespace)
 	bounded, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	for stageSet := range told {
 		l.wake(bounded, stageSet)
 	}
+}
+
+// attempt makes a call when it is its turn, and gives the StageSets to wake. One whose turn does not come says nothing of the
+// cluster.
+func (l *line) attempt(ctx context.Context, made *call, ask askFunc) map[types.NamespacedName]bool {
+	queued, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	done, err := l.turns.take(queued, l.namespace)
+	if err != nil {
+		return l.drop(made)
+	}
+	defer done()
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	began := l.clock.Now()
+	err = ask(bounded)
+	return l.land(made, err, l.clock.Since(began))
+}
+
+// drop ends a call that was not made, and gives the StageSets that try again: a line that is closed stays so.
+func (l *line) drop(made *call) map[types.NamespacedName]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calling = nil
+	close(made.done)
+	return made.left()
 }
 
 // land ends a call, and gives the StageSets that it has news for. Whoever says no at once keeps nobody waiting: what is
@@ -183,12 +253,18 @@ func (l *line) land(made *call, err error, took time.Duration) (told map[types.N
 	if err != nil && took >= patience {
 		l.close(err)
 		if known {
-			return nil
+			return made.left()
 		}
 		return made.waiting
 	}
 	l.answered(took)
 	return made.waiting
+}
+
+// left are the StageSets whose passes have waited for the call, or for an answer that the call is about. It needs line.mu.
+func (c *call) left() map[types.NamespacedName]bool {
+	maps.DeleteFunc(c.waiting, func(_ types.NamespacedName, left bool) bool { return !left })
+	return c.waiting
 }
 
 // answered needs l.mu.
@@ -226,7 +302,9 @@ func (l *line) carry(ctx context.Context, timeout time.Duration, ask askFunc, se
 		l.open, l.slow = time.Time{}, l.clock.Now().Add(slowFor)
 		if pass.hurries() {
 			pass.postponed.Store(true)
-			l.begin(ctx, ask).waiting[pass.StageSet] = true
+			if called := l.begin(ctx, ask); called != nil {
+				called.waiting[pass.StageSet] = true
+			}
 		} else {
 			pass.met()
 			l.close(err)

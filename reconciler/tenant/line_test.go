@@ -274,7 +274,7 @@ func TestCallsToManyDeadClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLineWorld()
 		w.takes = never
-		const dead = 2 * callsInFlight
+		const dead = callsOfNamespace - 1
 		var passes sync.WaitGroup
 		for i := range dead {
 			line := w.line("a")
@@ -293,4 +293,97 @@ func TestCallsToManyDeadClusters(t *testing.T) {
 		<-time.After(callTimeout)
 		w.expect(t, "the same, after a round", healthy, "app", reached{})
 	})
+}
+
+// However many clusters a namespace makes up, what waits for its turn has a bound, and another namespace's call is made.
+func TestCallsOfANamespaceAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLineWorld()
+		w.takes = never
+		var passes sync.WaitGroup
+		for i := range 3 * callsOfNamespace {
+			line := w.line("a")
+			passes.Go(func() {
+				pass := &Pass{StageSet: types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}}
+				got := w.reach(t, line, pass)
+				got.Took = 0
+				if diff := cmp.Diff(reached{Reason: v1.ReasonProgressing, Postponed: true}, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+		passes.Wait()
+		if got := w.begun.of["a"]; got != callsOfNamespace {
+			t.Errorf("%d calls are made or wait, want %d", got, callsOfNamespace)
+		}
+		w.mu.Lock()
+		w.takes = 0
+		w.mu.Unlock()
+		w.expect(t, "another namespace", w.line("b"), "app", reached{})
+		<-time.After(callTimeout)
+		synctest.Wait()
+		if got := len(w.begun.of); got != 0 {
+			t.Errorf("%d namespaces have calls when all are over", got)
+		}
+	})
+}
+
+// A call whose turn does not come ends, says nothing of the cluster, and wakes who waits.
+func TestCallsWhoseTurnDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLineWorld()
+		for range callsInFlight / namespaceShare {
+			done, err := w.turns.take(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer done()
+		}
+		line := w.line("a")
+		postponed := reached{Took: callMoment, Reason: v1.ReasonProgressing, Postponed: true}
+		w.expect(t, "the first", line, "app", postponed)
+		<-time.After(turnTimeout)
+		w.expectCalls(t, "after its time", 0, map[string]int{"app": 1})
+		w.expect(t, "the next", line, "app", postponed)
+		<-time.After(turnTimeout)
+	})
+}
+
+// Whom a call keeps waiting is woken also if it ends as another pass already knows.
+func TestWhoLeftIsWokenWhateverIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLineWorld()
+		line := w.line("a")
+		w.takes = never
+		w.expect(t, "before", line, "app", reached{Took: callMoment, Reason: v1.ReasonProgressing, Postponed: true})
+		line.mu.Lock()
+		line.close(errors.New("a patient pass has waited in vain"))
+		line.mu.Unlock()
+		known := reached{Reason: v1.ReasonTargetUnreachable}
+		w.expect(t, "who knows", line, "other", known)
+		w.expect(t, "who has left and knows now", line, "app", known)
+		<-time.After(callTimeout)
+		w.expectCalls(t, "over", 1, map[string]int{"app": 1})
+	})
+}
+
+// A patient pass has a place among few already: it waits for the call, and is not made again for it.
+func TestPatientPassesWaitForTheCall(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes time.Duration
+		want  reached
+	}{
+		"slow": {2 * patience, reached{Took: 2 * patience, Slow: true}},
+		"dead": {never, reached{Took: callTimeout, Reason: v1.ReasonTargetUnreachable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newLineWorld()
+				w.takes = tc.takes
+				if diff := cmp.Diff(tc.want, w.reach(t, w.line("a"), &Pass{Patient: true})); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }

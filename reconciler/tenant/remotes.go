@@ -138,6 +138,7 @@ func (r *remotes) transport(access kubeconfig.Access) (*http.Transport, error) {
 	transport.TLSHandshakeTimeout = handshakeTimeout
 	transport.ResponseHeaderTimeout = 0 // an API server may take its time, which the timeout of the request bounds
 	transport.DisableCompression = false
+	transport.MaxConnsPerHost = 0 // turns bound the requests, of which a namespace has its share; connections would not
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	verification, err := verification(access)
 	if err != nil {
