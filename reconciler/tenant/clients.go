@@ -161,7 +161,7 @@ func newCluster(opts Options) (*cluster, error) {
 		transport: transport,
 		turns:     newTurns(opts.InFlight),
 		timeout:   opts.RequestTimeout,
-		kinds:     newKinds(opts.Clock, localDiscovered),
+		kinds:     &kinds{clock: opts.Clock, answers: newAnswers(localDiscovered)},
 		rights:    newRights(opts.Clock),
 	}, nil
 }

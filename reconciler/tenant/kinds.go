@@ -23,15 +23,17 @@ const (
 	// proved wrong. It is how late a new CRD is noticed at most, and what keeps a manifest with a made-up kind from
 	// causing a storm of requests.
 	rediscoverPause = time.Second
-	// discoveredPaths bounds how many answers are remembered, discoveredLength how long one may be, in bytes, and
-	// discoveredVersions how many versions it may have: all far above what clusters serve.
-	discoveredPaths    = 4096
+	// discoveredLength bounds how long an answer may be that is remembered, in bytes, and discoveredVersions how many versions
+	// it may have: far above what clusters serve.
 	discoveredLength   = 256 << 10
 	discoveredVersions = 100
-	// localDiscovered and remoteDiscovered bound all that is remembered of the cluster that StageSets are in, and of another one,
-	// by the length of the answers, in bytes. A cluster with all of a cloud's kinds has less than two MiB; most of it is not used.
+	// localDiscovered and remoteDiscovered bound all that is remembered of the cluster that StageSets are in, and of all others
+	// together, by the memory that it takes, in bytes. Most clusters need some ten KiB.
 	localDiscovered  = 8 << 20
-	remoteDiscovered = 512 << 10
+	remoteDiscovered = 16 << 20
+	// answerSize and kindSize are about what an answer, and a kind or version in it, takes besides its texts.
+	answerSize = 512
+	kindSize   = 100
 )
 
 // kind is what the path of a request needs to know.
@@ -48,9 +50,7 @@ type discovered struct {
 	versions []string
 	kinds    map[string]kind
 	asked    time.Time
-	// size is how much of the bound on all answers it takes.
-	size    int
-	doubted atomic.Bool
+	doubted  atomic.Bool
 }
 
 // kinds is what is known of the kinds that a cluster serves; all its clients share it. Each group version is asked for by
@@ -59,8 +59,14 @@ type discovered struct {
 type kinds struct {
 	clock   clock.PassiveClock
 	flights singleflight.Group
+	answers *answers
+	// endpoint is whose answers these are.
+	endpoint string
+}
 
-	// most bounds size, which is the length of all answers in the cache.
+// answers are those of one cluster, or of several that share a bound. Safe for concurrent use.
+type answers struct {
+	// most bounds size, which is what all answers in the cache take.
 	most int
 
 	mu    sync.Mutex
@@ -68,10 +74,13 @@ type kinds struct {
 	size  int
 }
 
-func newKinds(passive clock.PassiveClock, most int) *kinds {
-	k := &kinds{clock: passive, most: most}
-	k.cache = lru.NewWithEvictionFunc(discoveredPaths, func(_ lru.Key, dropped any) { k.size -= dropped.(*discovered).size })
-	return k
+// answerOf is what was asked of whom.
+type answerOf struct{ endpoint, path string }
+
+func newAnswers(most int) *answers {
+	a := &answers{most: most}
+	a.cache = lru.NewWithEvictionFunc(0, func(of lru.Key, dropped any) { a.size -= dropped.(*discovered).size(of.(answerOf)) })
+	return a
 }
 
 // get finds a kind in its version, or returns a meta.NoKindMatchError.
@@ -155,28 +164,51 @@ func (k *kinds) fetch(ctx context.Context, as *Client, path string) (*discovered
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	answer := &discovered{asked: now, size: len(path) + len(body)}
+	answer := &discovered{asked: now}
 	if err == nil {
 		if err := answer.read(body); err != nil {
 			return nil, unreadable(err)
 		}
 	}
 	if len(body) <= discoveredLength && len(answer.versions) <= discoveredVersions {
-		k.remember(path, answer)
+		k.answers.add(answerOf{k.endpoint, path}, answer)
 	}
 	return answer, nil
 }
 
-// remember keeps an answer in place of those that were not used for longest.
-func (k *kinds) remember(path string, answer *discovered) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.cache.Remove(path)
-	for k.size+answer.size > k.most && k.cache.Len() > 0 {
-		k.cache.RemoveOldest()
+// add keeps an answer in place of those that were not used for longest.
+func (a *answers) add(of answerOf, answer *discovered) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cache.Remove(of)
+	size := answer.size(of)
+	for a.size+size > a.most && a.cache.Len() > 0 {
+		a.cache.RemoveOldest()
 	}
-	k.cache.Add(path, answer)
-	k.size += answer.size
+	a.cache.Add(of, answer)
+	a.size += size
+}
+
+// get is nil for what is not remembered.
+func (a *answers) get(of answerOf) *discovered {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if found, ok := a.cache.Get(of); ok {
+		return found.(*discovered)
+	}
+	return nil
+}
+
+// size is how much memory it takes, in bytes: many short kinds take more than their answer was long.
+func (d *discovered) size(of answerOf) int {
+	size := answerSize + len(of.endpoint) + len(of.path)
+	for _, version := range d.versions {
+		size += kindSize + len(version)
+	}
+	for name, known := range d.kinds {
+		size += kindSize + len(name) + len(known.plural)
+	}
+	return size
 }
 
 // read understands an APIGroup and an APIResourceList.
@@ -230,14 +262,7 @@ func (k *kinds) usable(path string, has func(*discovered) bool) *discovered {
 	return nil
 }
 
-func (k *kinds) known(path string) *discovered {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if found, ok := k.cache.Get(path); ok {
-		return found.(*discovered)
-	}
-	return nil
-}
+func (k *kinds) known(path string) *discovered { return k.answers.get(answerOf{k.endpoint, path}) }
 
 // versionPath is where the API of a group's version begins.
 func versionPath(version schema.GroupVersion) string {

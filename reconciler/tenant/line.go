@@ -68,8 +68,8 @@ type lines struct {
 // call finds out whether a cluster answers.
 type call struct {
 	done chan struct{}
-	// waiting are the StageSets to be woken when it is over: where it is true in any case, for that their passes have waited,
-	// and else if it has news. line.mu guards it.
+	// waiting are the StageSets to be woken when it is over: in any case where it is true, since their passes have left for
+	// it, and else if it has news. line.mu guards it.
 	waiting map[types.NamespacedName]bool
 }
 

@@ -42,6 +42,8 @@ type remotes struct {
 	mu sync.Mutex
 	// rights are those of everybody on all of them: how much is remembered is bounded for all together.
 	rights *rights
+	// answers are those about the kinds of all of them, bounded together.
+	answers *answers
 	// endpoints and clusters are kept by kubeconfig.Access.Endpoint and .Connection.
 	endpoints, clusters *lru.Cache
 	// lines are kept by lineOf.
@@ -63,7 +65,7 @@ func newRemotes(opts Options) *remotes {
 	closeIdle := func(_ lru.Key, value any) { value.(*cluster).transport.(*http.Transport).CloseIdleConnections() }
 	return &remotes{
 		dialer: opts.Dialer, clock: opts.Clock, timeout: opts.RequestTimeout, userAgent: opts.Config.UserAgent,
-		rights:    newRights(opts.Clock),
+		rights: newRights(opts.Clock), answers: newAnswers(remoteDiscovered),
 		endpoints: lru.New(maxEndpoints), clusters: lru.NewWithEvictionFunc(maxConnections, closeIdle),
 		lines: lru.New(maxLines), common: &lines{clock: opts.Clock, turns: newTurns(callsInFlight), wake: opts.Wake},
 	}
@@ -97,7 +99,7 @@ func (r *remotes) endpoint(key string) *endpoint {
 		return found.(*endpoint)
 	}
 	made := &endpoint{
-		turns: newTurns(remoteInFlight), kinds: newKinds(r.clock, remoteDiscovered),
+		turns: newTurns(remoteInFlight), kinds: &kinds{clock: r.clock, answers: r.answers, endpoint: key},
 	}
 	r.endpoints.Add(key, made)
 	return made
