@@ -270,7 +270,7 @@ func (c *Client) exchange(ctx context.Context, request *rest.Request) ([]byte, e
 	unlogged := unlogged(ctx)
 	queued, cancel := context.WithTimeout(unlogged, c.cluster.timeout)
 	defer cancel()
-	done, err := c.cluster.turns.take(queued, c.account.Namespace)
+	done, err := c.takeTurn(queued)
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +281,26 @@ func (c *Client) exchange(ctx context.Context, request *rest.Request) ([]byte, e
 	return c.line.carry(unlogged, c.cluster.timeout, c.call, func(ctx context.Context) ([]byte, error) {
 		return sendOnce(ctx, request)
 	})
+}
+
+// takeTurn waits for a place for a request. Where those at another cluster are taken for long, it is slow for a pass in a
+// hurry.
+func (c *Client) takeTurn(ctx context.Context) (done func(), err error) {
+	pass := passOf(ctx)
+	if c.line == nil || !pass.hurries() {
+		return c.cluster.turns.take(ctx, c.account.Namespace)
+	}
+	if pass.hasEnded() {
+		return nil, context.DeadlineExceeded
+	}
+	hurried, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	done, err = c.cluster.turns.take(hurried, c.account.Namespace)
+	if err != nil && ctx.Err() == nil {
+		pass.met()
+		return nil, errSlow()
+	}
+	return done, err
 }
 
 // sendOnce sends a request: client-go would sleep before a retry, and a worker must not.

@@ -10,6 +10,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// What the API server here takes for a token is held against no cloud, and no other cluster.
+func TestTokensWithoutACloudAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 2 * patience
+		slowly := func(ctx context.Context, _ grant, now time.Time) (*token, error) {
+			return newToken("made", lifetime, now), waitFor(ctx, takes, nil)
+		}
+		clients := &Clients{abroad: newTokens(slowly, Options{
+			Clock: clock.RealClock{}, Accounts: maxAbroad, RequestTimeout: defaultRequestTimeout,
+		})}
+		pass := &Pass{}
+		began := time.Now()
+		_, err := clients.tokenAbroad(pass.Context(t.Context()), grant{audiences: "there"})
+		got := carried{time.Since(began), err != nil, pass.Postponed(), pass.Slow()}
+		if diff := cmp.Diff(carried{Took: takes}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
 // A pass in a hurry does not wait for a cloud that is slow. A patient one does; the exchange goes on meanwhile.
 func TestCloudThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

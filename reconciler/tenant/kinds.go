@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path"
 	"sync"
@@ -138,22 +139,35 @@ func (k *kinds) ask(
 	if answer := k.usable(path, has); answer != nil {
 		return answer, nil
 	}
-	// Accounts do not wait for each other's requests: the failure of one is nothing that another should be told.
-	flight := k.flights.DoChan(as.caller+" "+path, func() (any, error) {
+	pass := passOf(ctx)
+	if as.line != nil && pass.hasEnded() {
+		return nil, context.DeadlineExceeded
+	}
+	// Accounts do not wait for each other's requests: the failure of one is nothing that another should be told. Nor do those
+	// who have all the time for what somebody in a hurry gives up.
+	flight := k.flights.DoChan(fmt.Sprintf("%s %s %t", as.caller, path, pass.hurries()), func() (any, error) {
 		if answer := k.usable(path, has); answer != nil {
-			return answer, nil
+			return flown{answer: answer}, nil
 		}
-		return k.fetch(context.WithoutCancel(ctx), as, path)
+		own := pass.fork()
+		answer, err := k.fetch(own.Context(context.WithoutCancel(ctx)), as, path)
+		return flown{answer, own, err}, nil
 	})
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case result := <-flight:
-		if result.Err != nil {
-			return nil, result.Err
-		}
-		return result.Val.(*discovered), nil
+		came := result.Val.(flown)
+		pass.join(came.pass)
+		return came.answer, came.err
 	}
+}
+
+// flown is what came of a request that several wait for, and the pass that it was sent by in the place of theirs.
+type flown struct {
+	answer *discovered
+	pass   *Pass
+	err    error
 }
 
 // fetch asks the server, as the account that needs to know. An error is not remembered, nor is an answer of unusual length;

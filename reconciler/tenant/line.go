@@ -146,6 +146,11 @@ func errUnheard() error {
 	return failure.NewWaiting(v1.ReasonProgressing, callTimeout, "the cluster that kubeConfig leads to has yet to answer")
 }
 
+// errSlow is for passes that do not wait for the cluster.
+func errSlow() error {
+	return failure.NewWaiting(v1.ReasonProgressing, time.Second, "the cluster that kubeConfig leads to is slow")
+}
+
 // unattended lets everybody through when a closed line may be tried again: nobody calls for a context without a pass.
 func (l *line) unattended() error {
 	l.mu.Lock()
@@ -165,7 +170,7 @@ func (l *line) look(ctx context.Context, pass *Pass, ask askFunc) (*call, error)
 	switch {
 	case l.failed == nil && now.Before(l.open):
 		if now.Before(l.slow) && pass.met() {
-			return nil, failure.NewWaiting(v1.ReasonProgressing, time.Second, "the cluster that kubeConfig leads to is slow")
+			return nil, errSlow()
 		}
 		return nil, nil
 	case l.failed != nil && l.calling == nil && now.Before(l.closed):

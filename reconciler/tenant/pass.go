@@ -44,6 +44,27 @@ func (p *Pass) hasEnded() bool { return p != nil && p.postponed.Load() }
 // hurries is true when the pass does not wait for what is slow.
 func (p *Pass) hurries() bool { return p != nil && !p.Patient }
 
+// fork is a pass as patient for requests that others wait for too, who join what it meets; nil if p is.
+func (p *Pass) fork() *Pass {
+	if p == nil {
+		return nil
+	}
+	return &Pass{StageSet: p.StageSet, Patient: p.Patient}
+}
+
+// join notes what another pass has met.
+func (p *Pass) join(other *Pass) {
+	if p == nil || other == nil {
+		return
+	}
+	if other.slow.Load() {
+		p.slow.Store(true)
+	}
+	if other.postponed.Load() {
+		p.postponed.Store(true)
+	}
+}
+
 // met notes a cluster that is slow; true if the pass does not wait for it.
 func (p *Pass) met() bool {
 	if p == nil {
