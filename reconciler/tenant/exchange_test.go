@@ -33,7 +33,7 @@ func TestTokensWithoutACloudAreWaitedFor(t *testing.T) {
 // A pass in a hurry does not wait for a cloud that is slow. A patient one does; the exchange goes on meanwhile.
 func TestCloudThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const takes = 2 * patience
+		const takes = 3 * patience
 		exchanges := 0
 		slowly := func(ctx context.Context, _ grant, now time.Time) (*token, error) {
 			exchanges++
