@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,46 +22,62 @@ import (
 	"github.com/stageset/stageset/e2e/cluster"
 )
 
-// slowServer takes requests for artifacts, begins to answer, and does not go on before it is let go.
-type slowServer struct {
-	*httptest.Server
-	asked   chan struct{}
-	release func()
-	// present is how many requests are being answered, and most how many were at once.
+// gate holds requests until it is opened.
+type gate struct {
+	asked  chan struct{}
+	opened chan struct{}
+	open   func()
+	// present is how many requests are held, and most how many were at once.
 	present, most atomic.Int32
 }
 
-// startSlowServer is one that serves the suite's artifacts in the end.
-func (s *suite) startSlowServer(t *testing.T) *slowServer {
+// newGate is one that is open after the test.
+func newGate(t *testing.T) *gate {
 	t.Helper()
-	released := make(chan struct{})
-	server := &slowServer{asked: make(chan struct{}, 1000), release: sync.OnceFunc(func() { close(released) })}
-	server.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		defer server.present.Add(-1)
-		now := server.present.Add(1)
-		for seen := server.most.Load(); now > seen && !server.most.CompareAndSwap(seen, now); seen = server.most.Load() {
-		}
+	g := &gate{asked: make(chan struct{}, 1000), opened: make(chan struct{})}
+	g.open = sync.OnceFunc(func() { close(g.opened) })
+	t.Cleanup(g.open)
+	return g
+}
+
+// hold returns when the gate is open, or the context has ended.
+func (g *gate) hold(ctx context.Context) {
+	defer g.present.Add(-1)
+	now := g.present.Add(1)
+	for seen := g.most.Load(); now > seen && !g.most.CompareAndSwap(seen, now); seen = g.most.Load() {
+	}
+	select {
+	case g.asked <- struct{}{}:
+	default: // nobody waits for so many
+	}
+	select {
+	case <-g.opened:
+	case <-ctx.Done():
+	}
+}
+
+// startSlowServer serves the suite's artifacts: it begins to answer, and does not go on before the gate is open.
+func (s *suite) startSlowServer(t *testing.T) (url string, slow *gate) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	t.Cleanup(server.Close)
+	slow = newGate(t) // opened before the server waits for its last answers
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		w.WriteHeader(http.StatusOK) // who gets no header gives up after half a minute
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			t.Error(err)
 		}
-		server.asked <- struct{}{}
-		select {
-		case <-released:
-			s.Artifacts.ServeHTTP(w, request)
-		case <-request.Context().Done():
-		}
-	}))
-	t.Cleanup(func() {
-		server.release()
-		server.Close()
+		slow.hold(request.Context())
+		s.Artifacts.ServeHTTP(w, request)
 	})
-	return server
+	server.Start()
+	return server.URL, slow
 }
 
-// slowStageSets makes StageSets of the tenant, each with a source of its own that the server serves: nobody waits for the
-// download of somebody else. They are called slow-0, slow-1 and so on; it returns the revision of each one's source.
-func (n *tenant) slowStageSets(t *testing.T, server *slowServer, count int) []string {
+// slowStageSets makes StageSets of the tenant, each with a ConfigMap and a source of its own, which the server at the URL
+// serves: nobody waits for the download of somebody else. They are called slow-0, slow-1 and so on, as all they have; it
+// returns the revision of each one's source.
+func (n *tenant) slowStageSets(t *testing.T, url string, count int) []string {
 	t.Helper()
 	revisions := make([]string, count)
 	group, ctx := errgroup.WithContext(t.Context())
@@ -68,7 +86,7 @@ func (n *tenant) slowStageSets(t *testing.T, server *slowServer, count int) []st
 		name := fmt.Sprintf("slow-%d", i)
 		artifact := n.Artifacts.Put("gitrepository", n.namespace, name,
 			artifacts.TarGz(t, map[string]string{"a.yaml": configMap(name, "1")}))
-		artifact.URL = server.URL + "/" + artifact.Path
+		artifact.URL = url + "/" + artifact.Path
 		publish(t, n.Cluster, n.namespace, name, artifact)
 		revisions[i] = artifact.Revision
 		group.Go(func() error {
@@ -98,8 +116,8 @@ func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	quick.waitReady(t, "app", "app", revision)
 	before := median(quick.passesTake(t, "before"))
 
-	server := s.startSlowServer(t)
-	revisions := slow.slowStageSets(t, server, 200)
+	url, server := s.startSlowServer(t)
+	revisions := slow.slowStageSets(t, url, 200)
 	// The slow tenant has all the downloads that it can get: half of sixteen.
 	for range 8 {
 		<-server.asked
@@ -115,15 +133,60 @@ func TestSlowTenantDoesNotSlowAnother(t *testing.T) {
 	third.stageSet(t, "app", oneStage("app"))
 	third.waitReady(t, "app", "app", revision)
 
-	server.release()
-	for i, revision := range revisions {
-		slow.waitReady(t, fmt.Sprintf("slow-%d", i), fmt.Sprintf("slow-%d", i), revision)
-	}
+	server.open()
+	slow.waitAllReady(t, revisions)
 	// Whatever else the machine does by and by is on both sides of what is measured.
 	after := median(quick.passesTake(t, "after"))
 	t.Logf("a pass takes %s before, %s beside, and %s after a slow tenant", before, busy, after)
 	if busy > 2*max(before, after) {
 		t.Errorf("a pass takes %s and %s, and %s while another tenant is slow", before, after, busy)
+	}
+}
+
+// T-110: the same where the StageSets of the one tenant hold workers: every request that makes an object of theirs takes
+// seconds.
+func TestTenantThatHoldsWorkersDoesNotSlowAnother(t *testing.T) {
+	s := setup(t)
+	const workers = 20
+	s.ownReconciler(t, fmt.Sprintf("--concurrent=%d", workers))
+	slow, quick := s.tenant(t), s.tenant(t)
+	revision := quick.source(t, "app", map[string]string{"a.yaml": configMap("a", "1")})
+	quick.stageSet(t, "app", oneStage("app"))
+	quick.waitReady(t, "app", "app", revision)
+	before := median(quick.passesTake(t, "before"))
+
+	held := newGate(t)
+	slow.WaitFor(t, slow.configMap("kube-root-ca.crt")) // which somebody else makes, is not held
+	slow.webhook(t, "configmaps", func(ctx context.Context, _ *admissionv1.AdmissionRequest) *metav1.Status {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		held.hold(ctx)
+		return nil
+	})
+	revisions := slow.slowStageSets(t, "http://"+s.Artifacts.Host(), 200)
+	for range 2 * workers { // some of them are the second of their StageSet
+		<-held.asked
+	}
+	busy := median(quick.passesTake(t, "busy"))
+	if most := held.most.Load(); most != workers/2 {
+		t.Errorf("the slow tenant held %d workers at once, want half", most)
+	}
+
+	held.open()
+	slow.waitAllReady(t, revisions)
+	after := median(quick.passesTake(t, "after"))
+	t.Logf("a pass takes %s before, %s beside, and %s after a tenant that holds workers", before, busy, after)
+	if busy > 2*max(before, after) {
+		t.Errorf("a pass takes %s and %s, and %s while another tenant holds workers", before, after, busy)
+	}
+}
+
+// waitAllReady waits for StageSets that slowStageSets has made.
+func (n *tenant) waitAllReady(t *testing.T, revisions []string) {
+	t.Helper()
+	for i, revision := range revisions {
+		name := fmt.Sprintf("slow-%d", i)
+		n.waitReady(t, name, name, revision)
 	}
 }
 
@@ -139,11 +202,11 @@ func TestHangingDownloadsHoldNoWorker(t *testing.T) {
 	s := setup(t)
 	const workers = 2
 	s.ownReconciler(t, fmt.Sprintf("--concurrent=%d", workers))
-	server := s.startSlowServer(t)
+	url, server := s.startSlowServer(t)
 	slow := []*tenant{s.tenant(t), s.tenant(t)}
 	revisions := make([][]string, len(slow))
 	for i := range slow {
-		revisions[i] = slow[i].slowStageSets(t, server, 2*workers)
+		revisions[i] = slow[i].slowStageSets(t, url, 2*workers)
 	}
 	for range len(slow) * 2 * workers {
 		<-server.asked
@@ -154,12 +217,9 @@ func TestHangingDownloadsHoldNoWorker(t *testing.T) {
 	quick.waitReady(t, "app", "app", revision)
 	quick.passesTake(t, "beside")
 
-	server.release()
+	server.open()
 	for i := range slow {
-		for number, revision := range revisions[i] {
-			name := fmt.Sprintf("slow-%d", number)
-			slow[i].waitReady(t, name, name, revision)
-		}
+		slow[i].waitAllReady(t, revisions[i])
 	}
 }
 

@@ -36,7 +36,28 @@ const gatekeeperSays = "no Services before nine o'clock"
 func (n *tenant) gatekeeper(t testing.TB) *gatekeeper {
 	t.Helper()
 	keeper := &gatekeeper{}
-	server := httptest.NewTLSServer(keeper)
+	n.webhook(t, "services", keeper.judge)
+	n.awaitCalls(t, keeper)
+	return keeper
+}
+
+// webhook has the API server ask whether the tenant may have a new object of a resource of the core group, until the end of
+// the test. A status refuses it.
+func (n *tenant) webhook(
+	t testing.TB, resource string, judge func(context.Context, *admissionv1.AdmissionRequest) *metav1.Status,
+) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+			http.Error(w, "not a review", http.StatusBadRequest)
+			return
+		}
+		refusal := judge(r.Context(), review.Request)
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == nil, Result: refusal}
+		review.Request = nil
+		_ = json.NewEncoder(w).Encode(review) // the API server says what it makes of half an answer
+	}))
 	t.Cleanup(server.Close)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	name := "gatekeeper-" + n.namespace
@@ -51,11 +72,9 @@ webhooks:
   failurePolicy: Fail
   sideEffects: None
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}
-  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]
-`, name, server.URL, base64.StdEncoding.EncodeToString(certificate), n.namespace))
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [%s]}]
+`, name, server.URL, base64.StdEncoding.EncodeToString(certificate), n.namespace, resource))
 	n.deleteAfter(t, cluster.Ref("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", name))
-	n.awaitCalls(t, keeper)
-	return keeper
 }
 
 // awaitCalls waits until the API server asks the webhook.
@@ -72,23 +91,16 @@ func (n *tenant) awaitCalls(t testing.TB, keeper *gatekeeper) {
 	})
 }
 
-// ServeHTTP answers a review.
-func (g *gatekeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-		http.Error(w, "not a review", http.StatusBadRequest)
-		return
-	}
-	answer := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+// judge answers a review.
+func (g *gatekeeper) judge(_ context.Context, request *admissionv1.AdmissionRequest) *metav1.Status {
 	switch {
-	case ptr.Deref(review.Request.DryRun, false):
+	case ptr.Deref(request.DryRun, false):
 		g.dryRuns.Add(1)
 	case !g.givesWay.Load():
 		g.refusals.Add(1)
-		answer.Allowed, answer.Result = false, &metav1.Status{Message: gatekeeperSays}
+		return &metav1.Status{Message: gatekeeperSays}
 	}
-	review.Request, review.Response = nil, answer
-	_ = json.NewEncoder(w).Encode(review) // the API server says what it makes of half an answer
+	return nil
 }
 
 // A webhook that lets the dry-run of a stage's last object pass and refuses to have it made fails the stage with its own
