@@ -37,6 +37,9 @@ var unfulfilled = map[string]struct {
 	"there is no token":             {moment{write: "create serviceaccounts/token"}, unavailable()},
 	"the source cannot be read":     {moment{write: "get gitrepositories"}, internal()},
 	"live objects cannot be read":   {moment{write: "list configmaps"}, unavailable()},
+	"a deletion conflicts":          {moment{write: "delete configmaps"}, conflict("configmaps")},
+	"a deletion is not done":        {moment{write: "delete configmaps"}, internal()},
+	"a deletion is done, unheard":   {moment{write: "delete configmaps", stored: true}, internal()},
 }
 
 func conflict(resource string) *apierrors.StatusError {
@@ -65,9 +68,19 @@ func TestReleaseEndsWellAfterRefusedRequests(t *testing.T) {
 			}
 			over := lives.relay.refuse(n.namespace, refused.at, refused.answer, times)
 			n.stageSet(t, "app", "retryInterval: 1s"+twoStages("app"))
-			if refused.at.write == "list configmaps" { // asked only once there is something to look at
+			second := func() string {
+				return n.source(t, "app", map[string]string{
+					"one/config.yaml": documents(configMap("a", "2"), configMap("c", "1")),
+					"two/web.yaml":    deployment("web", "1"),
+				})
+			}
+			switch refused.at.write {
+			case "list configmaps": // asked only once there is something to look at
 				n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True"))
 				n.request(t, "app", "look")
+			case "delete configmaps": // only what has left is deleted
+				n.wait(t, "app", cluster.Condition(v1.ConditionReady, "True"))
+				second()
 			}
 			n.WaitFor(t, n.ref("app"), func(*unstructured.Unstructured) error {
 				select {
@@ -77,11 +90,7 @@ func TestReleaseEndsWellAfterRefusedRequests(t *testing.T) {
 					return fmt.Errorf("not all of %d requests were made that are refused: %+v", times, refused.at)
 				}
 			})
-			second := n.source(t, "app", map[string]string{
-				"one/config.yaml": documents(configMap("a", "2"), configMap("c", "1")),
-				"two/web.yaml":    deployment("web", "1"),
-			})
-			n.waitReady(t, "app", "app", second)
+			n.waitReady(t, "app", "app", second())
 			n.hasValue(t, "a", "2")
 			n.absent(t, n.configMap("b"))
 			recorded := []string{"one as deployer: ConfigMap a", "one as deployer: ConfigMap c", "two as deployer: Deployment web"}

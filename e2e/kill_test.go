@@ -42,6 +42,7 @@ var killings = []struct {
 	{name: "an object has moved", update: moment{write: "patch configmaps", holding: "moves", stored: true}},
 	{name: "before what left is deleted", update: moment{write: "delete *"}},
 	{name: "what left is deleted", update: moment{write: "delete *", stored: true}},
+	{name: "before what was deleted is forgotten", update: moment{write: "update stageinventories", nth: 4}},
 	{name: "before the update is Ready", update: moment{write: "patch stagesets/status", holding: v1.ReasonSucceeded}},
 	{name: "deletion has begun", delete: moment{write: "delete *", stored: true}},
 	{name: "an inventory is let go", delete: moment{write: "update stageinventories", stored: true}},
