@@ -16,7 +16,7 @@ type runner struct {
 // runners are by document. What policies.md shows is a session, all of which is run by TestDocument in e2e/admission.
 var runners = map[string]runner{
 	"certificates.md":  {"../e2e/admission/rotation_test.go", "TestNoRequestFailsWhateverHappensToTheSecret", 4},
-	"installing.md":    {"../e2e/chart/document_test.go", "TestInstallingAsDocumented", 6},
+	"installing.md":    {"../e2e/chart/document_test.go", "TestInstallingAsDocumented", 7},
 	"multi-cluster.md": {"../e2e/documentedclusters_test.go", "TestRolesForTwoClustersAsTheDocumentSays", 1},
 	"operations.md":    {"../e2e/chart/operations_test.go", "TestOperatingAsDocumented", 16},
 	"tenancy.md":       {"../e2e/documentedrbac_test.go", "TestPrintedRolesAsTheDocumentSays", 1},

@@ -5,26 +5,86 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/stageset/stageset/api/v1"
 	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/examples"
 )
 
-// The commands of docs/installing.md do what it says, one after the other, but for those that it marks.
+// The commands of docs/installing.md do what it says, one after the other, but for those that it marks. After the
+// uninstallation StageSets are left over.
 func TestInstallingAsDocumented(t *testing.T) {
 	withoutCRDs(t)
 	c := cluster.Shared(t)
+	namespace := c.Namespace(t, "left-over")
 	shell := newShell(t, c.Kubeconfig)
 	t.Cleanup(func() { deleteNamespaces(uncancelled{t}, c, "stageset-system") })
 	for _, script := range scripts(t, "docs/installing.md") {
 		shell.run(t, script.Text)
+		switch {
+		case strings.Contains(script.Text, "helm uninstall "):
+			leaveOver(t, c, namespace)
+		case strings.Contains(script.Text, "/(finalizer|inventory)"):
+			checkLeftOver(t, c, namespace)
+		}
 	}
 	for _, object := range []string{"stagesets", "stageinventories", "stagesetpolicies"} {
 		c.WaitGone(t, cluster.Ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", object+".stages.metio.wtf"))
 	}
+}
+
+// leaveOver leaves a StageSet behind, with what it has applied and recorded, and one whose deletion waits.
+func leaveOver(t *testing.T, c *cluster.Cluster, namespace string) {
+	t.Helper()
+	const stageSet = `
+apiVersion: stages.metio.wtf/v1
+kind: StageSet
+metadata: {name: %s, namespace: %s, finalizers: [%s]}
+spec:
+  serviceAccountName: deployer
+  stages:
+  - {name: app, sourceRef: {kind: GitRepository, name: app}}
+`
+	c.Apply(t, fmt.Sprintf(stageSet, "waits", namespace, v1.Finalizer))
+	if err := c.Client(t).Delete(t.Context(), cluster.Ref(v1.GroupVersion.String(), "StageSet", namespace, "waits")); err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t, fmt.Sprintf(stageSet, "stays", namespace, v1.Finalizer+", "+othersFinalizer))
+	c.Apply(t, fmt.Sprintf(`
+apiVersion: stages.metio.wtf/v1
+kind: StageInventory
+metadata: {name: stays, namespace: %[1]s, finalizers: [%[2]s]}
+spec: {stageSet: stays, stage: app, position: 0, target: {cluster: local}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: stays, namespace: %[1]s}
+`, namespace, v1.InventoryFinalizer))
+}
+
+// othersFinalizer is one that is not the product's to take away.
+const othersFinalizer = "example.com/hold"
+
+// checkLeftOver checks that the product holds nothing any more, and that everything else is as it was.
+func checkLeftOver(t *testing.T, c *cluster.Cluster, namespace string) {
+	t.Helper()
+	c.WaitGone(t, cluster.Ref(v1.GroupVersion.String(), "StageSet", namespace, "waits"))
+	for kind, want := range map[string][]string{"StageSet": {othersFinalizer}, "StageInventory": nil} {
+		live := c.WaitFor(t, cluster.Ref(v1.GroupVersion.String(), kind, namespace, "stays"))
+		if diff := cmp.Diff(want, live.GetFinalizers()); diff != "" {
+			t.Errorf("finalizers of the %s (-want +got):\n%s", kind, diff)
+		}
+		live.SetFinalizers(nil)
+		if err := c.Client(t).Update(t.Context(), live); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.WaitFor(t, cluster.Ref("v1", "ConfigMap", namespace, "stays"))
 }
 
 // deleteNamespaces returns when they are gone, so that another document can begin with the same names.
