@@ -18,6 +18,9 @@ type row struct {
 	panels []panel
 }
 
+// validations are those of StageSets, by how long they took.
+const validations = `stageset_admission_seconds_bucket{job="$job",namespace=~"$namespace",webhook="/stagesets/validate"}`
+
 // dashboards are those of the chart, by program.
 var dashboards = map[string][]row{
 	"stageset-reconciler": {
@@ -81,20 +84,21 @@ var dashboards = map[string][]row{
 			{"stat", "Replicas", "That answer.", "", []ask{{`sum(up{job="$job",namespace=~"$namespace"})`, ""}}},
 			{"stat", "Elected", "Replicas that are elected, for the certificate and the audit: one.", "", []ask{
 				{`sum(leader_election_master_status{job="$job",namespace=~"$namespace"})`, ""}}},
-			{"timeseries", "Verdicts", "Of validations of StageSets, without dry runs.", "reqps", []ask{
-				{`sum by (verdict) (rate(stageset_admission_seconds_count{job="$job",namespace=~"$namespace"}[$__rate_interval]))`,
-					"{{verdict}}"}}},
+			{"timeseries", "Verdicts", "Without dry runs.", "reqps", []ask{
+				{`sum by (webhook, verdict) (rate(
+stageset_admission_seconds_count{job="$job",namespace=~"$namespace"}[$__rate_interval]))`,
+					"{{webhook}} {{verdict}}"}}},
 			{"timeseries", "Seconds of validations", "After five the API server gives up.", "s", []ask{
-				{quantile("0.5", "le", `stageset_admission_seconds_bucket{job="$job",namespace=~"$namespace"}`), "median"},
-				{quantile("0.99", "le", `stageset_admission_seconds_bucket{job="$job",namespace=~"$namespace"}`), "p99"}}},
+				{quantile("0.5", "le", validations), "median"},
+				{quantile("0.99", "le", validations), "p99"}}},
 			{"timeseries", "Without a verdict", "Too many came at once (shed), or something failed (error).", "reqps", []ask{
-				{`sum by (verdict) (rate(
+				{`sum by (webhook, verdict) (rate(
 stageset_admission_seconds_count{job="$job",namespace=~"$namespace",verdict=~"error|shed"}[$__rate_interval]))`,
-					"{{verdict}}"},
+					"{{webhook}} {{verdict}}"},
 				{`sum(rate(controller_runtime_webhook_panics_total{job="$job",namespace=~"$namespace"}[$__rate_interval]))`, "panic"}}},
 			{"timeseries", "Seconds of every webhook, p99", "Also defaulting, and StageSetPolicies.", "s", []ask{
-				{quantile("0.99", "le, webhook",
-					`controller_runtime_webhook_latency_seconds_bucket{job="$job",namespace=~"$namespace"}`), "{{webhook}}"}}},
+				{quantile("0.99", "le, webhook", `stageset_admission_seconds_bucket{job="$job",namespace=~"$namespace"}`),
+					"{{webhook}}"}}},
 		}},
 		policiesRow("admission"),
 		{"Audit", []panel{

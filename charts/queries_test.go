@@ -2,6 +2,7 @@ package charts_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,13 +16,22 @@ import (
 // targetLabels are those that Prometheus gives to everything that it reads from a Pod.
 var targetLabels = []string{"job", "instance", "namespace", "pod", "container"}
 
-// documentedMetrics are all of docs/metrics.md, and what Prometheus itself has of everything that it reads.
+// apiServerMetrics are those of API servers that alerts are about.
+var apiServerMetrics = map[string]metrics.Metric{
+	"apiserver_admission_webhook_rejection_count": {Kind: "counter", Labels: map[string][]string{
+		"name": nil, "type": {"admit", "validating"}, "operation": nil, "rejection_code": nil,
+		"error_type": {"calling_webhook_error", "apiserver_internal_error", "no_error"},
+	}},
+}
+
+// documentedMetrics are all of docs/metrics.md, those of API servers, and what Prometheus itself has of everything that it reads.
 func documentedMetrics(t *testing.T) map[string]metrics.Metric {
 	t.Helper()
 	known, err := metrics.Documented(read(t, "../docs/metrics.md"), "stageset-admission", "stageset-reconciler", metrics.Libraries)
 	if err != nil {
 		t.Fatal(err)
 	}
+	maps.Copy(known, apiServerMetrics)
 	known["up"] = metrics.Metric{Kind: "gauge"}
 	// Reasons are documented where users look for them.
 	reasons := []string{"Deleted", "Error"}

@@ -208,6 +208,7 @@ func labelTexts(t *testing.T) map[string]string {
 		"stageset_ready reason":              "one of [reasons.md](reasons.md)",
 		"stageset_reconcile_total reason":    "one of [reasons.md](reasons.md) for `Ready`, `Deleted`, `Error`",
 		"stageset_step_seconds step":         codes(steps(t)),
+		"stageset_admission_seconds webhook": codes(valuesOf(t, "../admission/webhook/server.go", "Path")),
 		"stageset_policies state":            codes(valuesOf(t, "../policies/store/metrics.go", "state")),
 		"action":                             codes(valuesOf(t, "../policies/store/metrics.go", "action")),
 		"enforcement_point":                  codes(valuesOf(t, "../policies/store/metrics.go", "Point")),

@@ -17,7 +17,15 @@ const (
 	verdictError   = "error"
 )
 
-// Metrics are the measurements of the validating webhook. Dry runs leave no trace in them.
+// measuredOperations are, by the path of each webhook, what it may be asked about. Only validating StageSets can be about their
+// deletion.
+var measuredOperations = map[string][]admissionv1.Operation{
+	PathDefault:          {admissionv1.Create, admissionv1.Update},
+	PathValidate:         {admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+	PathValidatePolicies: {admissionv1.Create, admissionv1.Update},
+}
+
+// Metrics are the measurements of the webhooks. Dry runs leave no trace in them.
 type Metrics struct {
 	seconds *prometheus.HistogramVec
 }
@@ -26,26 +34,29 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "stageset_admission_seconds",
-		Help:    "Time to validate a StageSet at admission, by operation and verdict (allowed, denied, shed, error).",
+		Help:    "Time to answer a request of a webhook, by operation and verdict (allowed, denied, shed, error), without dry runs.",
 		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-	}, []string{"operation", "verdict"})}
+	}, []string{"webhook", "operation", "verdict"})}
 	// What is never there before it counts something cannot be seen to rise.
-	for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete} {
-		for _, verdict := range []string{verdictAllowed, verdictDenied, verdictShed, verdictError} {
-			m.seconds.WithLabelValues(string(operation), verdict)
+	for path, operations := range measuredOperations {
+		for _, operation := range operations {
+			for _, verdict := range []string{verdictAllowed, verdictDenied, verdictShed, verdictError} {
+				m.seconds.WithLabelValues(path, string(operation), verdict)
+			}
 		}
 	}
 	return m, registry.Register(m.seconds)
 }
 
-func (m *Metrics) measure(next admission.Handler) admission.Handler {
+// measure measures what the webhook at a path answers.
+func (m *Metrics) measure(path string, next admission.Handler) admission.Handler {
 	if m == nil {
 		return next
 	}
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		outcome := verdictError // of a request whose handler panics
 		timer := prometheus.NewTimer(prometheus.ObserverFunc(func(seconds float64) {
-			m.seconds.WithLabelValues(string(request.Operation), outcome).Observe(seconds)
+			m.seconds.WithLabelValues(path, string(request.Operation), outcome).Observe(seconds)
 		}))
 		if request.DryRun == nil || !*request.DryRun {
 			defer timer.ObserveDuration()

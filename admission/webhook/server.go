@@ -48,12 +48,12 @@ type Server struct {
 func (s *Server) Register(server webhook.Server) {
 	slots := make(chan struct{}, s.MaxInFlight)
 	defaults := limit(slots, admission.HandlerFunc(s.StageSets.Default))
-	validates := s.Metrics.measure(limit(slots, admission.HandlerFunc(s.StageSets.Validate)))
+	validates := limit(slots, admission.HandlerFunc(s.StageSets.Validate))
 	policies := limit(make(chan struct{}, maxPoliciesInFlight), admission.HandlerFunc(s.StageSetPolicies.Validate))
 	for path, handler := range map[string]admission.Handler{
 		PathDefault: defaults, PathValidate: validates, PathValidatePolicies: policies,
 	} {
-		server.Register(path, s.trace(path, s.answer(describe(handler))))
+		server.Register(path, s.trace(path, s.answer(describe(s.Metrics.measure(path, handler)))))
 	}
 }
 

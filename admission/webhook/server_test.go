@@ -220,19 +220,19 @@ func TestPanicsAreMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	measured := metrics.measure(admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+	measured := metrics.measure(PathDefault, admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 		panic("broken")
 	}))
 	func() {
 		defer func() { _ = recover() }()
 		measured.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: "UPDATE"}})
 	}()
-	if got := samples(t, registry)["UPDATE error"]; got != 1 {
+	if got := samples(t, registry)[PathDefault+" UPDATE error"]; got != 1 {
 		t.Errorf("measured %d times", got)
 	}
 }
 
-// samples counts what was measured, by operation and verdict.
+// samples counts what was measured, by webhook, operation and verdict.
 func samples(t *testing.T, registry prometheus.Gatherer) map[string]uint64 {
 	t.Helper()
 	got, err := registry.Gather()
@@ -241,7 +241,12 @@ func samples(t *testing.T, registry prometheus.Gatherer) map[string]uint64 {
 	}
 	counts := map[string]uint64{}
 	for _, metric := range got[0].GetMetric() {
-		counts[metric.GetLabel()[0].GetValue()+" "+metric.GetLabel()[1].GetValue()] = metric.GetHistogram().GetSampleCount()
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		series := labels["webhook"] + " " + labels["operation"] + " " + labels["verdict"]
+		counts[series] = metric.GetHistogram().GetSampleCount()
 	}
 	return counts
 }
@@ -253,7 +258,9 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := listen(t, &Server{StageSets: newStageSets(t), MaxInFlight: 1, Metrics: metrics})
+	url := listen(t, &Server{
+		StageSets: newStageSets(t), StageSetPolicies: &StageSetPolicies{}, MaxInFlight: 1, Metrics: metrics,
+	})
 	fine, other := stageSet(t, "spec: {interval: 1h}"), stageSet(t, "{spec: {interval: 1h}, metadata: {labels: {team: other}}}")
 	for range 2 {
 		post(t, url+PathValidate, body(t, newRequest(t, "open", nil, fine)))
@@ -267,13 +274,24 @@ func TestMetrics(t *testing.T) {
 	broken := newRequest(t, "open", nil, fine)
 	broken.Object.Raw = []byte(`{}`)
 	post(t, url+PathValidate, body(t, broken))
+	post(t, url+PathDefault, body(t, newRequest(t, "open", nil, fine)))
+	unreadable := newRequest(t, "open", nil, fine)
+	unreadable.Object.Raw = []byte(`{"spec": 1}`)
+	post(t, url+PathValidatePolicies, body(t, unreadable))
 	want := map[string]uint64{}
-	for _, operation := range []string{"CREATE", "UPDATE", "DELETE"} {
+	for _, asked := range []string{
+		PathDefault + " CREATE", PathDefault + " UPDATE",
+		PathValidate + " CREATE", PathValidate + " UPDATE", PathValidate + " DELETE",
+		PathValidatePolicies + " CREATE", PathValidatePolicies + " UPDATE",
+	} {
 		for _, verdict := range []string{verdictAllowed, verdictDenied, verdictShed, verdictError} {
-			want[operation+" "+verdict] = 0 // an alert sees the first only where there was none before
+			want[asked+" "+verdict] = 0 // an alert sees the first only where there was none before
 		}
 	}
-	maps.Copy(want, map[string]uint64{"CREATE allowed": 2, "CREATE denied": 1, "CREATE error": 1})
+	maps.Copy(want, map[string]uint64{
+		PathValidate + " CREATE allowed": 2, PathValidate + " CREATE denied": 1, PathValidate + " CREATE error": 1,
+		PathDefault + " CREATE allowed": 1, PathValidatePolicies + " CREATE error": 1,
+	})
 	if diff := cmp.Diff(want, samples(t, registry)); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}

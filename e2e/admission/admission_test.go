@@ -88,7 +88,7 @@ func TestDenialHasEveryViolation(t *testing.T) {
 			}
 		})
 	}
-	counted := r.count(t, `stageset_admission_seconds_count{operation="CREATE",verdict="denied"}`)
+	counted := r.count(t, `stageset_admission_seconds_count{operation="CREATE",verdict="denied",webhook="/stagesets/validate"}`)
 	if counted != 1 {
 		t.Errorf("%d denials are counted, want the one that was not a dry run", counted)
 	}

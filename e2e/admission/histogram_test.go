@@ -18,7 +18,7 @@ func (r *replica) validated(t testing.TB) histogram {
 	found := histogram{}
 	for series, count := range r.measure(t) {
 		labels, ours := strings.CutPrefix(series, `stageset_admission_seconds_bucket{operation="CREATE",`)
-		_, bound, bounded := strings.Cut(strings.TrimSuffix(labels, `"}`), `le="`)
+		_, bound, bounded := strings.Cut(strings.TrimSuffix(labels, `"}`), `webhook="/stagesets/validate",le="`)
 		if !ours || !bounded {
 			continue
 		}
