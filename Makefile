@@ -1,5 +1,5 @@
-# Every target is explained by "make help". What needs a cluster starts one, or uses that of KUBECONFIG=FILE, but for test-e2e:
-# some of its tests read the audit log of their cluster, or end parts of it, and fail on another.
+# Every target is explained by "make help". What needs a cluster starts one, or uses that of KUBECONFIG=FILE, but for
+# test-e2e: some of its tests read the audit log of their cluster, or end parts of it, and fail on another.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:

@@ -24,7 +24,8 @@ var apiServerMetrics = map[string]metrics.Metric{
 	}},
 }
 
-// documentedMetrics are all of docs/metrics.md, those of API servers, and what Prometheus itself has of everything that it reads.
+// documentedMetrics are all of docs/metrics.md, those of API servers, and what Prometheus itself has of everything that it
+// reads.
 func documentedMetrics(t *testing.T) map[string]metrics.Metric {
 	t.Helper()
 	known, err := metrics.Documented(read(t, "../docs/metrics.md"), "stageset-admission", "stageset-reconciler", metrics.Libraries)

@@ -143,8 +143,8 @@ func (j *journal) last(t *testing.T, wanted func(write) bool) write {
 	return found[len(found)-1]
 }
 
-// longestUsualPause is how long nothing may be applied while one replica leads. On a machine that pauses for longer, the time of
-// a handover says nothing: the allowance that is made for its pauses would be of the size of what is measured.
+// longestUsualPause is how long nothing may be applied while one replica leads. On a machine that pauses for longer, the time
+// of a handover says nothing: the allowance that is made for its pauses would be of the size of what is measured.
 const longestUsualPause = 2 * time.Second
 
 // before checks that the writer of the next journal applied nothing while this one still did, and how long nothing was applied:

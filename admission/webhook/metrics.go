@@ -17,8 +17,8 @@ const (
 	verdictError   = "error"
 )
 
-// measuredOperations are, by the path of each webhook, what it may be asked about. Only validating StageSets can be about their
-// deletion.
+// measuredOperations are what each webhook may be asked about, by its path. Only the one that validates StageSets may be asked
+// about deletions.
 var measuredOperations = map[string][]admissionv1.Operation{
 	PathDefault:          {admissionv1.Create, admissionv1.Update},
 	PathValidate:         {admissionv1.Create, admissionv1.Update, admissionv1.Delete},
@@ -34,7 +34,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "stageset_admission_seconds",
-		Help:    "Time to answer a request of a webhook, by operation and verdict (allowed, denied, shed, error), without dry runs.",
+		Help:    "Time to answer at admission, by operation and verdict (allowed, denied, shed, error); dry runs do not count.",
 		Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"webhook", "operation", "verdict"})}
 	// What is never there before it counts something cannot be seen to rise.

@@ -51,7 +51,8 @@ spec:
   - {name: app, sourceRef: {kind: GitRepository, name: app}}
 `
 	c.Apply(t, fmt.Sprintf(stageSet, "waits", namespace, v1.Finalizer))
-	if err := c.Client(t).Delete(t.Context(), cluster.Ref(v1.GroupVersion.String(), "StageSet", namespace, "waits")); err != nil {
+	waits := cluster.Ref(v1.GroupVersion.String(), "StageSet", namespace, "waits")
+	if err := c.Client(t).Delete(t.Context(), waits); err != nil {
 		t.Fatal(err)
 	}
 	c.Apply(t, fmt.Sprintf(stageSet, "stays", namespace, v1.Finalizer+", "+othersFinalizer))
