@@ -316,6 +316,30 @@ func TestDriftIsCorrectedWhileTheSourceIsGone(t *testing.T) {
 	n.hasValue(t, "a", "theirs")
 }
 
+// A release that runs needs no source-controller: it ends, and is kept as it is. One that comes back with an empty storage
+// brings the next release.
+func TestReleaseRunsOnWithoutSourceController(t *testing.T) {
+	s := setup(t)
+	s.ownReconciler(t)
+	n := s.tenant(t)
+	repository := n.gitRepository(t, "app")
+	first := repository.push(t, map[string]string{"one/web.yaml": heldDeployment("web", "1"), "two/a.yaml": configMap("a", "1")})
+	n.stageSet(t, "app", twoStages("app"))
+	n.wait(t, "app", phase("one", v1.StageVerifying))
+
+	s.killSourceController()
+	n.releasePods(t, cluster.Ref("apps/v1", "Deployment", n.namespace, "web"), "Available")
+	n.waitReady(t, "app", "app", first)
+	n.patch(t, n.configMap("a"), `{"data":{"value":"theirs"}}`)
+	n.pass(t, "app", "correct")
+	n.hasValue(t, "a", "1")
+
+	s.sourceController(t)
+	second := repository.push(t, map[string]string{"two/a.yaml": configMap("a", "2")})
+	n.waitReady(t, "app", "app", second)
+	n.hasValue(t, "a", "2")
+}
+
 // T-61: an aggregated API that is down fails only those who need it.
 func TestDeadAggregatedAPIIsNobodyElsesProblem(t *testing.T) {
 	n := shared(t).tenant(t)

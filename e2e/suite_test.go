@@ -250,6 +250,15 @@ func (s *suite) sourceController(t testing.TB) {
 	}
 }
 
+// killSourceController ends the source-controller that tests share; the next one has nothing of what it had stored. The test
+// must not be parallel.
+func (s *suite) killSourceController() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources.Kill()
+	s.sources = nil
+}
+
 // gitServer is the Git server that tests share.
 func (s *suite) gitServer(t testing.TB) *gitserver.Server {
 	t.Helper()
