@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stageset/stageset/api/crds"
 	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/e2e/process"
 )
 
 // From a namespace without anything to a release that is Ready, through upgrades and a rollback that nobody who writes
@@ -23,10 +25,13 @@ import (
 func TestLifeOfARelease(t *testing.T) {
 	withoutCRDs(t)
 	r := prepare(t, "life", asksForLists)
+	service := process.FreePort(t)
+	r.values = append(r.values, valuesFile(t, fmt.Sprintf("webhook: {servicePort: %d}", service)))
+	rollout := r.rollsOut(t, service)
 	mark := r.Audit(t)
 	r.install(t)
 	r.route(t)
-	r.start(t, "admission")
+	rollout.replace(t, r, rollout.port)
 	reconciler := r.start(t, "reconciler")
 	n := r.tenant(t)
 	app := n.stageSet("app")
@@ -44,7 +49,7 @@ func TestLifeOfARelease(t *testing.T) {
 	})
 	t.Run("only restricted Pods are admitted", func(t *testing.T) { r.refusesOtherPods(t) })
 	t.Run("what is granted is used", func(t *testing.T) { n.checkGrants(t, mark) })
-	t.Run("upgrades are not noticed", func(t *testing.T) { n.upgrades(t, app) })
+	n.upgrades(t, app, rollout) // the program of the last of them stays for what follows
 	t.Run("an emergency ends with an upgrade", func(t *testing.T) { r.recovers(t) })
 	if err := reconciler.Stop(); err != nil {
 		t.Error(err)
@@ -92,13 +97,14 @@ func withoutCRDs(t *testing.T) {
 	}
 }
 
-// upgrades changes the release again and again, under constant writes. P-40: what the program has filled in stays.
-func (n *tenant) upgrades(t *testing.T, app *unstructured.Unstructured) {
+// upgrades changes the release again and again, under constant writes, and replaces the admission program each time. P-40:
+// what the program has filled in stays.
+func (n *tenant) upgrades(t *testing.T, app *unstructured.Unstructured, rollout *rollout) {
 	secret, bundles := n.certificate(t), n.bundles(t)
 	if len(bundles) != 3 || slices.Contains(bundles, "") {
 		t.Fatalf("caBundles before the upgrades: %q", bundles)
 	}
-	stop := n.write(t, app)
+	written, stop := n.write(t, app)
 	check := func(after string) {
 		t.Helper()
 		if diff := cmp.Diff(secret, n.certificate(t)); diff != "" {
@@ -108,14 +114,26 @@ func (n *tenant) upgrades(t *testing.T, app *unstructured.Unstructured) {
 			t.Errorf("caBundles after %s (-before +after):\n%s", after, diff)
 		}
 	}
+	replace := func(port int) {
+		t.Helper()
+		more(t, written, writes)
+		rollout.replace(t, n.release, port)
+		more(t, written, writes)
+	}
 	for number := range upgrades {
+		port := process.FreePort(t)
 		// From the sixth on as Helm 3 does it, with patches that helm computes, in place of server-side apply.
 		n.apply(t, "upgrade", "--history-max=0", "--wait=hookOnly", fmt.Sprintf("--server-side=%t", number < upgrades/2),
 			"--set", fmt.Sprintf("webhook.deletePolicies=%t", number%2 == 0),
-			"--set", fmt.Sprintf("admission.podAnnotations.number=n%d", number))
+			"--set", fmt.Sprintf("admission.podAnnotations.number=n%d", number),
+			"--set", fmt.Sprintf("admission.flags.webhook-port=%d", port),
+			"--set", fmt.Sprintf("admission.flags.health-probe-bind-address=:%d", process.FreePort(t)),
+			"--set", fmt.Sprintf("admission.flags.metrics-bind-address=:%d", process.FreePort(t)))
+		replace(port)
 		check(fmt.Sprint("upgrade ", number))
 	}
 	n.helm(t, "rollback", "1", "--wait", "--timeout", "3m")
+	replace(rollout.port)
 	check("the rollback")
 	stop()
 	output := n.helm(t, "get values")
@@ -124,17 +142,21 @@ func (n *tenant) upgrades(t *testing.T, app *unstructured.Unstructured) {
 	}
 }
 
-const upgrades = 10
+const (
+	upgrades = 10
+	// writes there are at least before and after each program is replaced, so that both it and the next have served.
+	writes = 10
+)
 
 // write changes a StageSet without a pause until stop is called, which fails the test for every change that was refused.
-func (n *tenant) write(t *testing.T, app *unstructured.Unstructured) (stop func()) {
+func (n *tenant) write(t *testing.T, app *unstructured.Unstructured) (written *atomic.Int64, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	refused, written := make(chan []string, 1), 0
+	refused, written := make(chan []string, 1), new(atomic.Int64)
 	go func() {
 		var failures []string
-		for ; ctx.Err() == nil; written++ {
-			patch := fmt.Sprintf(`{"metadata": {"labels": {"write": "n%d"}}}`, written)
+		for ; ctx.Err() == nil; written.Add(1) {
+			patch := fmt.Sprintf(`{"metadata": {"labels": {"write": "n%d"}}}`, written.Load())
 			err := n.client.Patch(ctx, app.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 			if err != nil && ctx.Err() == nil {
 				failures = append(failures, err.Error())
@@ -142,14 +164,11 @@ func (n *tenant) write(t *testing.T, app *unstructured.Unstructured) (stop func(
 		}
 		refused <- failures
 	}()
-	return func() {
+	return written, func() {
 		t.Helper()
 		cancel()
 		if failures := <-refused; len(failures) > 0 {
-			t.Errorf("%d of %d writes were refused, the first: %s", len(failures), written, failures[0])
-		}
-		if written < upgrades {
-			t.Errorf("only %d writes", written)
+			t.Errorf("%d of %d writes were refused, the first: %s", len(failures), written.Load(), failures[0])
 		}
 	}
 }

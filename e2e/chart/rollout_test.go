@@ -1,0 +1,98 @@
+package chart_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stageset/stageset/e2e/cluster"
+	"github.com/stageset/stageset/e2e/process"
+)
+
+// rollout replaces the admission program as a rolling update does. Its address, which is the Service's, leads new
+// connections to the newest program; those that the API server has stay with the program that they were opened to.
+type rollout struct {
+	port    int // of the first program, which a rollback renders again
+	newest  atomic.Int64
+	running *process.Process
+}
+
+// rollsOut has the values of the release render a port of the program that is not the Service's, on which it listens itself.
+func (r *release) rollsOut(t *testing.T, service int) *rollout {
+	t.Helper()
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", service))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &rollout{port: process.FreePort(t)}
+	r.values = append(r.values, valuesFile(t, fmt.Sprintf("admission: {flags: {webhook-port: %d}}", o.port)))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { o.carry(ctx, connection) })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		if err := listener.Close(); err != nil {
+			t.Error(err)
+		}
+		running.Wait()
+	})
+	return o
+}
+
+// replace starts the program as the release now renders it, at port, and ends the one before once it is ready.
+func (o *rollout) replace(t *testing.T, r *release, port int) {
+	t.Helper()
+	old := o.running
+	o.running = r.start(t, "admission")
+	o.newest.Store(int64(port))
+	if old == nil {
+		return
+	}
+	if err := old.Stop(); err != nil {
+		t.Error(err)
+	}
+	if state := old.State(); state == nil || state.ExitCode() != 0 {
+		t.Errorf("the program that was replaced ended with %v", state)
+	}
+}
+
+// carry copies both ways until one side has nothing more to say.
+func (o *rollout) carry(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.newest.Load()))
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	stop := context.AfterFunc(ctx, func() { client.Close() })
+	defer stop()
+	go func() {
+		_, _ = io.Copy(server, client)
+		server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
+
+// more waits for writes beyond those that there are.
+func more(t *testing.T, written *atomic.Int64, writes int64) {
+	t.Helper()
+	want := written.Load() + writes
+	cluster.Eventually(t, func(context.Context) error {
+		if got := written.Load(); got < want {
+			return fmt.Errorf("%d writes, want %d", got, want)
+		}
+		return nil
+	})
+}
