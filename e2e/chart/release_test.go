@@ -23,6 +23,7 @@ type release struct {
 	*cluster.Cluster
 	name, namespace string
 	client          client.Client
+	chart           string   // folder
 	values          []string // files
 }
 
@@ -35,7 +36,7 @@ func prepare(t *testing.T, name, values string) *release {
 		t.Fatal(err)
 	}
 	c.InstallCRDs(t, os.DirFS(crds))
-	r := &release{Cluster: c, name: name, namespace: c.Namespace(t, name), client: c.Client(t)}
+	r := &release{Cluster: c, name: name, namespace: c.Namespace(t, name), client: c.Client(t), chart: chart}
 	patch := `{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}`
 	object := cluster.Ref("v1", "Namespace", "", r.namespace)
 	if err := r.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -76,7 +77,7 @@ func (r *release) helm(t *testing.T, command string, args ...string) string {
 // apply installs or upgrades the release with its values, and more arguments, and waits until all Pods are ready.
 func (r *release) apply(t *testing.T, command string, args ...string) {
 	t.Helper()
-	args = append([]string{chart, "--wait", "--timeout", "3m"}, args...)
+	args = append([]string{r.chart, "--wait", "--timeout", "3m"}, args...)
 	for _, file := range r.values {
 		args = append(args, "--values", file)
 	}
