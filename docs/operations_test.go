@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -9,7 +10,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The sizes that operations.md calls the default are those of the chart.
+// measured is the peak of memory in performance.md.
+var measured = regexp.MustCompile(`peak memory at 1,000 units \| \d+–(\d+) MiB`)
+
+// The sizes that operations.md calls the default are those of the chart, and what it calls measured is in performance.md.
 func TestSizesAreThoseOfTheChart(t *testing.T) {
 	var values struct {
 		Admission  struct{ Resources corev1.ResourceRequirements }
@@ -28,9 +32,14 @@ func TestSizesAreThoseOfTheChart(t *testing.T) {
 	r := values.Reconciler
 	requests, limits := r.Resources.Requests, r.Resources.Limits
 	admission := values.Admission.Resources.Requests
+	peak := measured.FindStringSubmatch(read(t, "performance.md"))
+	if peak == nil {
+		t.Fatal("performance.md does not say what is measured")
+	}
 	document := strings.Join(strings.Fields(read(t, "operations.md")), " ")
 	for _, want := range []string{
-		fmt.Sprintf(": the default | 172 MiB | cpu: %s, memory: %s | memory: %s |", requests.Cpu(), requests.Memory(), limits.Memory()),
+		fmt.Sprintf(": the default | %s MiB | cpu: %s, memory: %s | memory: %s |",
+			peak[1], requests.Cpu(), requests.Memory(), limits.Memory()),
 		fmt.Sprintf("**`concurrent`** of %d workers", r.Flags.Concurrent),
 		fmt.Sprintf("`artifact-cache-size` (%d GiB)", r.Flags.CacheSize>>30),
 		"`reconciler.cache.sizeLimit` is " + r.Cache.SizeLimit,
