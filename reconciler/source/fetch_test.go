@@ -244,6 +244,9 @@ func TestFetchFails(t *testing.T) {
 		"redirect to another host": {
 			handler: http.RedirectHandler("http://metadata.internal/x", http.StatusFound).ServeHTTP,
 			kind:    failure.Stalled, want: `it redirects to a URL that is refused: its host "metadata.internal" is none of --artifact-hosts (127.0.0.1)`},
+		"redirect to the metadata of a cloud": {
+			handler: http.RedirectHandler("http://169.254.169.254/latest", http.StatusFound).ServeHTTP,
+			kind:    failure.Stalled, want: `it redirects to a URL that is refused: its host "169.254.169.254" is none of --artifact-hosts (127.0.0.1)`},
 		"endless redirects": {handler: http.RedirectHandler("/again", http.StatusFound).ServeHTTP, kind: failure.Stalled, want: "more than 3 redirects"},
 		"refused address": {
 			handler: body(good), options: func(o *FetcherOptions) { o.Transport = dial.New(nil).Transport() },
