@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/stageset/stageset/api/v1"
@@ -219,19 +218,8 @@ func TestRecreatedAccountHasItsOwnRights(t *testing.T) {
 func TestMessagesOfOthersStayOnTheirLine(t *testing.T) {
 	n := shared(t).tenant(t)
 	const forged = "time=forged level=ERROR msg=forged"
-	n.Apply(t, fmt.Sprintf(`
-apiVersion: source.toolkit.fluxcd.io/v1
-kind: GitRepository
-metadata: {name: app, namespace: %s}
-spec: {url: "https://git.invalid/app", interval: 1h, suspend: false}`, n.namespace))
-	status := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Failed",`+
-		`"lastTransitionTime":"2026-01-01T00:00:00Z","message":%q}]}}`, "a\n"+forged+"\n---\nkind: \u001b[2J\u202eb: {c")
-	status = strings.NewReplacer(`\x1b`, `\u001b`).Replace(status)
-	source := cluster.Ref("source.toolkit.fluxcd.io/v1", "GitRepository", n.namespace, "app")
-	if err := n.Client.Status().Patch(t.Context(), source, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
-		t.Fatal(err)
-	}
-	n.stageSet(t, "app", oneStage("app"))
+	n.saysOfSource(t, "app", "a\n"+forged+"\n---\nkind: \u001b[2J\u202eb: {c")
+	n.stageSet(t, "app", saidOf("app"))
 	message := n.waitRefused(t, "app", v1.ReasonSourceNotReady)
 	if !strings.Contains(message, forged) {
 		t.Errorf("the message does not quote the source: %q", message)

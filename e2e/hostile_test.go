@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/model"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -54,28 +55,30 @@ func hostileServer(t *testing.T) kubeconfigFile {
 	}
 }
 
-// saysOfSource makes a source whose status says something.
+// saysOfSource makes a source whose status says something: of a kind that nobody else writes the status of.
 func (n *tenant) saysOfSource(t *testing.T, name, message string) {
 	t.Helper()
-	n.source(t, name, map[string]string{"a.yaml": configMap(name, "1")})
-	var source sourcev1.GitRepository
-	if err := n.Client.Get(t.Context(), client.ObjectKey{Namespace: n.namespace, Name: name}, &source); err != nil {
-		t.Fatal(err)
-	}
-	before := source.DeepCopy()
-	source.Spec.Suspend = false
-	if err := n.Client.Patch(t.Context(), &source, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	before = source.DeepCopy()
-	source.Status.Artifact = nil
-	source.Status.Conditions = []metav1.Condition{{
+	n.Apply(t, fmt.Sprintf(`
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: ExternalArtifact
+metadata: {name: %s, namespace: %s}
+spec: {sourceRef: {apiVersion: example.com/v1, kind: Release, name: any}}`, name, n.namespace))
+	status, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{{
 		Type: fluxmeta.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Failed", Message: message,
-		ObservedGeneration: source.Generation, LastTransitionTime: metav1.Now(),
-	}}
-	if err := n.Client.Status().Patch(t.Context(), &source, client.MergeFrom(before)); err != nil {
+		ObservedGeneration: 1, LastTransitionTime: metav1.Now(),
+	}}}})
+	if err != nil {
 		t.Fatal(err)
 	}
+	source := cluster.Ref("source.toolkit.fluxcd.io/v1", "ExternalArtifact", n.namespace, name)
+	if err := n.Client.Status().Patch(t.Context(), source, client.RawPatch(types.MergePatchType, status)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saidOf is a StageSet of such a source.
+func saidOf(name string) string {
+	return strings.Replace(oneStage(name), sourcev1.GitRepositoryKind, sourcev1.ExternalArtifactKind, 1)
 }
 
 // The attack of names and messages that break what they are written into: of files, objects and kinds in a source, of the
@@ -109,8 +112,11 @@ func TestHostileTextsBreakNothing(t *testing.T) {
 	names := slices.Sorted(maps.Keys(quotes))
 	for _, name := range names {
 		spec := oneStage(name)
-		if name == "remote" {
+		switch name {
+		case "remote":
 			spec = toOther(name, "hostile")
+		case "source":
+			spec = saidOf(name)
 		}
 		n.stageSet(t, name, spec)
 	}
