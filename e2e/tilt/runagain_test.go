@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,6 +18,10 @@ import (
 
 // What Tilt does to a container: it has tar replace the program, and then runs a command.
 func TestALiveUpdateRunsTheNewProgram(t *testing.T) {
+	// What is ignored, as by nohup, a shell could not trap; what is caught here is not ignored there.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "stageset-test")
 	replace := func(name string) {
