@@ -65,6 +65,11 @@ func (i installation) run(t testing.TB, s *suite, args ...string) *process.Proce
 // options are how the reconciler of an installation is run.
 func (i installation) options(t testing.TB, s *suite, args ...string) process.Options {
 	t.Helper()
+	if strings.Contains(strings.Join(args, " "), "--allow-controller-identity=") {
+		s.mu.Lock()
+		s.itself[i.namespace] = true
+		s.mu.Unlock()
+	}
 	own := []string{
 		"--kubeconfig", s.WriteKubeconfig(t, s.TokenConfig(t, i.namespace, programReconciler)), "--namespace", i.namespace,
 	}

@@ -52,7 +52,7 @@ func TestInstallationsOfDisjointNamespaces(t *testing.T) {
 	// Parameters are looked for in the namespaces of the StageSets.
 	policy := north.policy(t, "freeze", `
 paramKind: {apiVersion: v1, kind: ConfigMap}
-paramRef: {name: freeze, parameterNotFoundAction: Allow}
+paramRef: {name: `+parameters+`, parameterNotFoundAction: Allow}
 validations: [{name: frozen, expression: "params.data.value != 'yes'", message: nothing is released now}]`)
 	files := map[string]string{"a.yaml": configMap("settings", "1")}
 	mark := s.Audit(t)
@@ -77,7 +77,7 @@ validations: [{name: frozen, expression: "params.data.value != 'yes'", message: 
 	north.stageSet(t, "guest", fmt.Sprintf("dependsOn: [{name: app, namespace: %s}]%s", south.namespace, oneStage("guest")))
 	north.wait(t, "guest", ready)
 
-	north.applyIn(t, configMap("freeze", "yes"))
+	north.applyIn(t, configMap(parameters, "yes"))
 	north.wait(t, "app", cluster.Condition(v1.ConditionReady, "False", v1.ReasonPolicyViolation),
 		messageHas(policy+"/frozen: nothing is released now"))
 

@@ -60,7 +60,9 @@ type suite struct {
 	// began is the place in the audit log before anything of the product ran.
 	began cluster.AuditMark
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	// itself are the namespaces of installations that may have applied something as themselves.
+	itself     map[string]bool
 	reconciler *process.Process
 	sources    *cluster.SourceController
 	git        *gitserver.Server
@@ -83,6 +85,7 @@ func setup(t testing.TB) *suite {
 			Client:    c.Client(t, v1.AddToScheme, sourcev1.AddToScheme),
 			Artifacts: artifacts.Start(scope{t}),
 			began:     c.Audit(t),
+			itself:    map[string]bool{},
 		}
 		scope{t}.Cleanup(func() {
 			checkOwnRequests(scope{t}, installed.suite)
