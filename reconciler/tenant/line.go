@@ -108,9 +108,8 @@ type askFunc func(context.Context) error
 // sendFunc sends a request, and returns the body of a good answer.
 type sendFunc func(context.Context) ([]byte, error)
 
-// reach is nil if requests may be sent. Of a line that is closed the error says
-// why. A pass in a hurry that would have to wait is postponed; the error is then Progressing (Waiting). A patient one waits
-// for as long as a call takes.
+// reach is nil if requests may be sent. Of a line that is closed the error says why. A pass in a hurry that would have to wait
+// is postponed; the error is then Progressing (Waiting). A patient one waits for as long as a call takes.
 func (l *line) reach(ctx context.Context, ask askFunc) error {
 	pass := passOf(ctx)
 	if pass == nil {
