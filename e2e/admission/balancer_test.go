@@ -2,15 +2,14 @@ package admission_test
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/stageset/stageset/e2e/process"
 )
 
 // balancer is what a Service is to the API server: one address, whose new connections go to replicas that were ready when
@@ -25,31 +24,16 @@ type balancer struct {
 // balance listens on a port of loopback until the end of the test.
 func balance(t *testing.T, port int, replicas ...*replica) *balancer {
 	t.Helper()
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := &balancer{replicas: replicas}
 	b.look(t.Context())
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { wait.UntilWithContext(ctx, b.look, 100*time.Millisecond) })
-	running.Go(func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { b.carry(ctx, connection) })
-		}
-	})
 	t.Cleanup(func() {
 		cancel()
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
 		running.Wait()
 	})
+	process.Forward(t, port, b.port)
 	return b
 }
 
@@ -73,24 +57,11 @@ func (b *balancer) look(ctx context.Context) {
 	b.ready.Store(&ready)
 }
 
-// carry copies both ways until one side has nothing more to say.
-func (b *balancer) carry(ctx context.Context, client net.Conn) {
-	defer client.Close()
+// port is where the next connection goes; 0 if nobody is ready.
+func (b *balancer) port() int {
 	ready := *b.ready.Load()
 	if len(ready) == 0 {
-		return
+		return 0
 	}
-	target := ready[b.next.Add(1)%uint64(len(ready))]
-	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", target.port))
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	stop := context.AfterFunc(ctx, func() { client.Close() })
-	defer stop()
-	go func() {
-		_, _ = io.Copy(server, client)
-		server.Close()
-	}()
-	_, _ = io.Copy(client, server)
+	return ready[b.next.Add(1)%uint64(len(ready))].port
 }

@@ -3,9 +3,6 @@ package chart_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,30 +21,9 @@ type rollout struct {
 // rollsOut has the values of the release render a port of the program that is not the Service's, on which it listens itself.
 func (r *release) rollsOut(t *testing.T, service int) *rollout {
 	t.Helper()
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", service))
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := &rollout{port: process.FreePort(t)}
 	r.values = append(r.values, valuesFile(t, fmt.Sprintf("admission: {flags: {webhook-port: %d}}", o.port)))
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { o.carry(ctx, connection) })
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
-		running.Wait()
-	})
+	process.Forward(t, service, func() int { return int(o.newest.Load()) })
 	return o
 }
 
@@ -66,23 +42,6 @@ func (o *rollout) replace(t *testing.T, r *release, port int) {
 	if state := old.State(); state == nil || state.ExitCode() != 0 {
 		t.Errorf("the program that was replaced ended with %v", state)
 	}
-}
-
-// carry copies both ways until one side has nothing more to say.
-func (o *rollout) carry(ctx context.Context, client net.Conn) {
-	defer client.Close()
-	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.newest.Load()))
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	stop := context.AfterFunc(ctx, func() { client.Close() })
-	defer stop()
-	go func() {
-		_, _ = io.Copy(server, client)
-		server.Close()
-	}()
-	_, _ = io.Copy(client, server)
 }
 
 // more waits for writes beyond those that there are.

@@ -1,5 +1,5 @@
 // Package process runs a built binary for a test as a user would start it: as a process of its own, with its output
-// kept, until it is stopped, killed, or the test ends.
+// kept, until it is stopped, killed, or the test ends; and it leads connections to one or another, as a Service does.
 //
 // It never reads a process table and never ends a process that it did not start.
 package process
