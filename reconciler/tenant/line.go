@@ -179,7 +179,7 @@ func (l *line) look(ctx context.Context, pass *Pass, ask askFunc) (*call, error)
 	switch {
 	case l.failed != nil:
 		if called != nil {
-			called.waiting[pass.StageSet] = called.waiting[pass.StageSet] // who has left a call stays so
+			called.tell(pass.StageSet)
 		}
 		return nil, l.failed
 	case called == nil:
@@ -263,6 +263,13 @@ func (l *line) land(made *call, err error, took time.Duration) (told map[types.N
 	}
 	l.answered(took)
 	return made.waiting
+}
+
+// tell has a StageSet woken if the call has news, unless it is woken in any case. It needs line.mu.
+func (c *call) tell(stageSet types.NamespacedName) {
+	if _, known := c.waiting[stageSet]; !known {
+		c.waiting[stageSet] = false
+	}
 }
 
 // left are the StageSets whose passes have waited for the call, or for an answer that the call is about. It needs line.mu.
