@@ -132,6 +132,16 @@ bin/source-controller-crds: $(SOURCES) ## Copy the CRDs of exactly that source-c
 	rm -rf $@ && mkdir -p $@
 	install -m 0644 "$$(go list -C e2e/sourcecontroller -m -f '{{.Dir}}' $(SOURCE_CONTROLLER))"/config/crd/bases/*.yaml $@
 
+OPERATOR := github.com/prometheus-operator/prometheus-operator:example/prometheus-operator-crd/monitoring.coreos.com
+NEIGHBOURS := $(OPERATOR)_servicemonitors.yaml $(OPERATOR)_prometheusrules.yaml \
+	github.com/fluxcd/kustomize-controller:config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml
+bin/neighbour-crds: e2e/neighbours/go.mod e2e/neighbours/go.sum ## Copy CRDs of programs that run beside the product
+	rm -rf $@ && mkdir -p $@
+	go mod download -C e2e/neighbours
+	set -e; for file in $(NEIGHBOURS); do \
+		install -m 0644 "$$(go list -C e2e/neighbours -m -f '{{.Dir}}' $${file%:*})/$${file#*:}" $@; \
+	done
+
 ## Tests
 test: check-generated lint test-unit test-cluster test-controlplane test-e2e ## Run everything that CI runs
 
@@ -149,7 +159,7 @@ test-cluster: $(CLUSTER) bin/promtool ## Run the tests of packages against a rea
 test-controlplane: $(CLUSTER) ## Run the tests of the embedded control plane itself
 	$(if $(CLUSTER),cd e2e/controlplane && go test -count 1 -timeout 15m ./up)
 
-test-e2e: build $(CLUSTER) bin/helm bin/source-controller bin/source-controller-crds ## Run the built programs as their users do
+test-e2e: build $(CLUSTER) bin/helm bin/source-controller bin/source-controller-crds bin/neighbour-crds ## Run the built programs as their users do
 	$(STATIC) go test -count 1 -p 2 -timeout 30m ./e2e/...
 
 fuzz: ## Run each fuzz target for a minute

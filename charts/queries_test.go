@@ -22,6 +22,9 @@ var apiServerMetrics = map[string]metrics.Metric{
 		"name": nil, "type": {"admit", "validating"}, "operation": nil, "rejection_code": nil,
 		"error_type": {"calling_webhook_error", "apiserver_internal_error", "no_error"},
 	}},
+	"apiserver_admission_webhook_fail_open_count": {Kind: "counter", Labels: map[string][]string{
+		"name": nil, "type": {"admit", "validating"},
+	}},
 }
 
 // documentedMetrics are all of docs/metrics.md, those of API servers, and what Prometheus itself has of everything that it

@@ -3,9 +3,11 @@ package docs_test
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stageset/stageset/e2e/metrics"
 	"github.com/stageset/stageset/stagesetctl/app"
 )
 
@@ -38,5 +40,43 @@ func TestMentions(t *testing.T) {
 	}
 	if targets == 0 || commands == 0 {
 		t.Errorf("%d targets and %d commands are mentioned", targets, commands)
+	}
+}
+
+var (
+	mentionedMetric = regexp.MustCompile("`((?:certwatcher|controller_runtime|leader_election|rest_client|stageset)_[a-z_]+)" +
+		"(?:\\{([^`}]*)\\})?`")
+	mentionedLabel = regexp.MustCompile(`^(\w+)(?:="(\w+)")?$`)
+)
+
+// What a text of the documents calls a metric, with its labels and their values, is one.
+func TestMentionedMetrics(t *testing.T) {
+	known, err := metrics.Documented(read(t, "metrics.md"), "stageset-admission", "stageset-reconciler", metrics.Libraries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mentioned := 0
+	for _, document := range documents(t) {
+		for _, match := range mentionedMetric.FindAllStringSubmatch(read(t, document), -1) {
+			mentioned++
+			metric, exists := known[match[1]]
+			if !exists {
+				t.Errorf("%s: there is no metric %s", document, match[1])
+			}
+			for label := range strings.FieldsFuncSeq(match[2], func(r rune) bool { return r == ',' || r == ' ' }) {
+				parts := mentionedLabel.FindStringSubmatch(label)
+				if parts == nil {
+					t.Errorf("%s: %q of %s is no label", document, label, match[1])
+					continue
+				}
+				values, exists := metric.Labels[parts[1]]
+				if !exists || parts[2] != "" && values != nil && !slices.Contains(values, parts[2]) {
+					t.Errorf("%s: %s has no %s", document, match[1], label)
+				}
+			}
+		}
+	}
+	if mentioned == 0 {
+		t.Error("no metric is mentioned")
 	}
 }

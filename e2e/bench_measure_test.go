@@ -140,7 +140,7 @@ func measure(b *testing.B, c *cluster.Cluster, reconciler *process.Process, work
 // used is what a process has used so far.
 type used struct {
 	cpu  time.Duration
-	peak int64
+	peak int
 }
 
 // usage reads what the kernel knows of the process: its CPU time, and the most memory it had resident.
@@ -158,15 +158,7 @@ func usage(b *testing.B, p *process.Process) used {
 		}
 		result.cpu += time.Duration(ticks) * tick
 	}
-	for line := range strings.Lines(readProc(b, p, "status")) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			result.peak = kib << 10
-		}
-	}
+	result.peak = p.PeakMemory(b)
 	return result
 }
 

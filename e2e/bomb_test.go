@@ -8,9 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -81,7 +79,7 @@ func TestBombsAreRefusedInLittleMemory(t *testing.T) {
 		}))
 		r.refuses(t, v1.ReasonBuildFailed, "one/kustomization.yaml: replacements: kustomize may have to copy more than 64 MiB")
 	})
-	peak := peakMemory(t, reconciler)
+	peak := reconciler.PeakMemory(t)
 	t.Logf("the reconciler has used %d MiB at most", peak/mebi)
 	if peak > maxMemory {
 		t.Errorf("want at most %d MiB", maxMemory/mebi)
@@ -124,26 +122,6 @@ func tarHeader(t testing.TB, name string, size int64) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
-}
-
-// peakMemory is the most that a process has ever had in memory, in bytes.
-func peakMemory(t testing.TB, p *process.Process) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kilobytes, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kilobytes << 10
-		}
-	}
-	t.Fatalf("no peak in %s", status)
-	return 0
 }
 
 // One dialer: what a tenant's source names is not reached on loopback unless the operator says so.

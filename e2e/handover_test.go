@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +108,8 @@ func (w write) tenants() bool { return w.of == "patch configmaps" || w.of == "de
 // journal notes the writes that pass it.
 type journal struct {
 	next http.RoundTripper
+	// away is set when nothing passes any more, nor is answered.
+	away atomic.Bool
 
 	mu     sync.Mutex
 	writes []write
@@ -114,6 +117,10 @@ type journal struct {
 
 // RoundTrip passes a request on.
 func (j *journal) RoundTrip(request *http.Request) (*http.Response, error) {
+	if j.away.Load() {
+		<-request.Context().Done()
+		return nil, request.Context().Err()
+	}
 	_, of := describe(request)
 	noted := write{of: of, begin: time.Now()}
 	response, err := j.next.RoundTrip(request)

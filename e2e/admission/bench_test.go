@@ -112,6 +112,29 @@ func benchmarkPolicies(b *testing.B, names []string) {
 	report(b, found)
 }
 
+// BenchmarkMemory measures the most that the program has in memory while it compiles stored policies, and evaluates them for
+// eight clients at once.
+func BenchmarkMemory(b *testing.B) {
+	for _, n := range []int{0, 50, 500} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for b.Loop() {
+				i := install(b)
+				i.installWebhooks(b)
+				i.failClosed(b)
+				r := i.start(b, "--log-level=info")
+				names := policyNames(n)
+				for _, name := range names {
+					i.applyPolicies(b, fmt.Sprintf(benchPolicy, name))
+				}
+				i.awaitRefusals(b, names)
+				i.create(b, 8, eachRequests, false)
+				b.ReportMetric(float64(r.PeakMemory(b))/(1<<20), "peak-MiB")
+			}
+			b.ReportMetric(0, "ns/op") // is mostly preparation
+		})
+	}
+}
+
 // ours is the side of the program.
 const ours = "ms"
 

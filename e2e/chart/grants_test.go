@@ -12,8 +12,39 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/stageset/stageset/api/crds"
 	"github.com/stageset/stageset/e2e/cluster"
 )
+
+// T-18, in the modes that grant something else than the default, which TestLifeOfARelease looks at. The reconciler of single
+// tenants may do everything.
+func TestGrantsOfModes(t *testing.T) {
+	cluster.Shared(t).InstallCRDs(t, crds.FS)
+	for mode, test := range map[string]struct {
+		values     string // with the tenant's namespace
+		components []string
+	}{
+		"single":   {"rbac: {clusterAdmin: true} # %s", []string{"admission"}},
+		"watched":  {"controller: {watchNamespaces: [%s]}", components},
+		"accounts": {"rbac: {tokenRequest: {namespaces: [%s]}}", components},
+		"confined": {"controller: {noCrossNamespaceRefs: true} # %s", components},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			r := prepare(t, mode, "crds: {install: false}")
+			n := r.tenant(t)
+			r.values = append(r.values, valuesFile(t, asksForLists), valuesFile(t, fmt.Sprintf(test.values, n.namespace)))
+			mark := r.Audit(t)
+			r.install(t)
+			r.route(t)
+			r.start(t, "admission")
+			r.start(t, "reconciler")
+			n.checkGrants(t, mark, test.components...)
+		})
+	}
+}
+
+// components are what the chart has accounts for.
+var components = []string{"admission", "reconciler"}
 
 // grant is one thing that an account may do.
 type grant struct{ verb, group, resource, namespace, name string }
@@ -94,10 +125,10 @@ func (r *release) rules(t *testing.T, role rbacv1.RoleRef, namespace string) []g
 	return granted
 }
 
-// T-18: checkGrants compares, in both directions, what the chart grants with what the programs have done since the mark.
-func (n *tenant) checkGrants(t *testing.T, mark cluster.AuditMark) {
+// checkGrants compares, in both directions, what the chart grants with what the programs have done since the mark.
+func (n *tenant) checkGrants(t *testing.T, mark cluster.AuditMark, components ...string) {
 	n.useGrants(t)
-	for _, component := range []string{"admission", "reconciler"} {
+	for _, component := range components {
 		granted := n.grants(t, component)
 		if len(granted) == 0 {
 			t.Fatalf("%s has no rights at all", component)

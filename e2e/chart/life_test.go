@@ -48,8 +48,8 @@ func TestLifeOfARelease(t *testing.T) {
 		}
 	})
 	t.Run("only restricted Pods are admitted", func(t *testing.T) { r.refusesOtherPods(t) })
-	t.Run("what is granted is used", func(t *testing.T) { n.checkGrants(t, mark) })
-	n.upgrades(t, app, rollout) // the program of the last of them stays for what follows
+	t.Run("what is granted is used", func(t *testing.T) { n.checkGrants(t, mark, components...) }) // T-18
+	n.upgrades(t, app, rollout)                                                                    // the program of the last of them stays for what follows
 	t.Run("an emergency ends with an upgrade", func(t *testing.T) { r.recovers(t) })
 	if err := reconciler.Stop(); err != nil {
 		t.Error(err)

@@ -2,7 +2,7 @@ package chart_test
 
 import (
 	"encoding/base64"
-	"slices"
+	"os"
 	"strings"
 	"testing"
 
@@ -21,13 +21,10 @@ func TestModesAreAccepted(t *testing.T) {
 	c := cluster.Shared(t)
 	strict := client.WithFieldValidation(c.Client(t), metav1.FieldValidationStrict)
 	namespaces(t, c, namespace, "team-a", "team-b", "policies")
-	monitoring := []string{"ServiceMonitor", "PrometheusRule"} // whose CRDs are not here
+	neighbours(t, c)
 	for mode, values := range modes {
 		t.Run(mode, func(t *testing.T) {
 			for _, object := range render(t, values+"\ncrds: {install: false}\n") {
-				if slices.Contains(monitoring, object.GetKind()) {
-					continue
-				}
 				if err := strict.Create(t.Context(), object, client.DryRunAll); err != nil {
 					t.Errorf("%s: %v", describe(object), err)
 				}
@@ -41,6 +38,7 @@ func TestModesAreAccepted(t *testing.T) {
 func TestModesRun(t *testing.T) {
 	c := cluster.Shared(t)
 	c.InstallCRDs(t, crds.FS)
+	neighbours(t, c)
 	namespaces(t, c, "team-a", "team-b", "policies")
 	for _, kind := range []string{"limit", "quota"} {
 		c.Apply(t, strings.ReplaceAll(parameterKind, "KIND", kind))
@@ -48,7 +46,7 @@ func TestModesRun(t *testing.T) {
 	for mode, values := range modes {
 		t.Run(mode, func(t *testing.T) {
 			r := prepare(t, "mode", values)
-			r.values = append(r.values, valuesFile(t, besides))
+			r.values = append(r.values, valuesFile(t, "crds: {install: false}"))
 			certificate := r.secrets(t)
 			r.authorities(t, certificate)
 			r.install(t, "--wait=hookOnly") // no node has the labels that some modes want
@@ -61,8 +59,15 @@ func TestModesRun(t *testing.T) {
 	}
 }
 
-// besides are values for a cluster with the CRDs of the product, but none of the Prometheus operator.
-const besides = "{crds: {install: false}, serviceMonitor: {enabled: false}, prometheusRule: {enabled: false}}"
+// neighbours installs the CRDs of the programs that run beside the product.
+func neighbours(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	folder, err := cluster.Binary("neighbour-crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.InstallCRDs(t, os.DirFS(folder))
+}
 
 // parameterKind is the CRD of a kind of parameters that a mode names.
 const parameterKind = `

@@ -62,7 +62,8 @@ reconciler:
 networkPolicy: {extraEgress: [{ports: [{port: 3128}]}]}
 tracing: {endpoint: "http://collector.example.com:4317"}
 serviceMonitor: {enabled: true, labels: {prometheus: platform}}
-prometheusRule: {enabled: true, labels: {prometheus: platform}}`,
+prometheusRule: {enabled: true, labels: {prometheus: platform}}
+dashboards: {enabled: true, labels: {grafana: platform}, annotations: {grafana_folder: StageSet}}`,
 	"as-few-objects-as-possible": `
 rbac: {aggregateToView: false, aggregateToEdit: false}
 networkPolicy: {enabled: false}
@@ -106,6 +107,7 @@ func documents(t *testing.T, mode string) []string {
 	var texts []string
 	for _, object := range render(t, modes[mode]+"\ncrds: {install: false}\n") {
 		withoutCommonLabels(t, object)
+		withoutDashboards(t, object)
 		content, err := yaml.Marshal(object.Object)
 		if err != nil {
 			t.Fatal(err)
@@ -114,6 +116,23 @@ func documents(t *testing.T, mode string) []string {
 		texts = append(texts, "# "+describe(object)+"\n"+text)
 	}
 	return texts
+}
+
+// withoutDashboards leaves of dashboards, which are in charts/stageset/files, only how they are called.
+func withoutDashboards(t *testing.T, object *unstructured.Unstructured) {
+	t.Helper()
+	data, _, err := unstructured.NestedStringMap(object.Object, "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file := range data {
+		if strings.HasSuffix(object.GetName(), "-dashboard") {
+			data[file] = "..."
+			if err := unstructured.SetNestedStringMap(object.Object, data, "data"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // withoutCommonLabels checks the labels that every object has, and takes them away.

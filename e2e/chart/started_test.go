@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/stageset/stageset/e2e/cluster"
 	"github.com/stageset/stageset/e2e/gitserver"
@@ -53,9 +54,16 @@ func TestFromNothingAsDocumented(t *testing.T) {
 	t.Run("migration", func(t *testing.T) { r.migrates(t, sh) })
 }
 
-// migrates runs the commands of docs/migration.md.
+// migrates runs the commands of docs/migration.md that are about kustomize-controller.
 func (r *release) migrates(t *testing.T, sh shell) {
 	steps := scripts(t, "docs/migration.md")
+	neighbours(t, r.Cluster)
+	r.Apply(t, `
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: webshop, namespace: team-a}
+spec: {interval: 10m, prune: true, path: e2e/demo/example, sourceRef: {kind: GitRepository, name: webshop}}`)
+	kustomization := cluster.Ref("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "team-a", "webshop")
 	sh.run(t, `kubectl apply --server-side --field-manager=kustomize-controller --namespace team-a \
   --filename e2e/demo/example/database --filename e2e/demo/example/shop
 kubectl label deployment shop --field-manager=kustomize-controller --namespace team-a kustomize.toolkit.fluxcd.io/name=webshop`)
@@ -69,7 +77,8 @@ kubectl label deployment shop --field-manager=kustomize-controller --namespace t
 	if printed := sh.run(t, steps[2].Text); printed != "" {
 		t.Errorf("would change:\n%s", printed)
 	}
-	sh.run(t, steps[3].Text) // it is adopted
+	sh.run(t, steps[3].Text) // the Kustomization does nothing any more
+	sh.run(t, steps[4].Text) // it is adopted
 	after := r.WaitFor(t, shop.DeepCopy())
 	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() {
 		t.Errorf("the Deployment is another: %s, %d, and was %s, %d",
@@ -78,16 +87,19 @@ kubectl label deployment shop --field-manager=kustomize-controller --namespace t
 	if _, left := after.GetLabels()["kustomize.toolkit.fluxcd.io/name"]; left {
 		t.Errorf("labels of kustomize-controller stay: %v", after.GetLabels())
 	}
-	sh.run(t, steps[4].Text) // the way back
+	suspended := r.WaitFor(t, kustomization.DeepCopy())
+	for _, field := range []string{"suspend", "prune"} {
+		value, found, err := unstructured.NestedBool(suspended.Object, "spec", field)
+		if want := field == "suspend"; !found || err != nil || value != want {
+			t.Errorf("%s of the Kustomization: %t (%v), want %t", field, value, err, want)
+		}
+	}
+	sh.run(t, steps[5].Text) // it goes
+	r.WaitGone(t, kustomization)
+	sh.run(t, steps[6].Text) // the way back
 	if diff := cmp.Diff(after.GetUID(), r.WaitFor(t, shop.DeepCopy()).GetUID()); diff != "" {
 		t.Errorf("the Deployment that was left behind (-before +after):\n%s", diff)
 	}
-	sh.run(t, "kubectl apply --filename stageset.yaml") // as if another controller had it
-	sh.run(t, steps[5].Text)
-	if printed := sh.run(t, steps[6].Text); !strings.Contains(printed, "webshop") {
-		t.Errorf("webshop is not in\n%s", printed)
-	}
-	sh.run(t, "kubectl delete --filename stageset.yaml")
 }
 
 // leave takes away what the documents have made.

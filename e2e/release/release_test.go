@@ -5,7 +5,10 @@ package release_test
 import (
 	"bytes"
 	"debug/elf"
+	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +69,7 @@ func TestReleaseBinaries(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the command line says who it is", func(t *testing.T) { saysWhoItIs(t, filepath.Join(folder, "stagesetctl")) })
 	context := t.TempDir()
 	copyContext(t, context)
 	for _, component := range []string{"admission", "reconciler"} {
@@ -77,6 +81,31 @@ func TestReleaseBinaries(t *testing.T) {
 		if !bytes.Equal(content(t, folder, "stageset-"+component), content(t, elsewhere, "program")) {
 			t.Errorf("stageset-%s differs with the directory that it is built in", component)
 		}
+	}
+}
+
+// saysWhoItIs checks what an API server has in its audit log of requests of stagesetctl.
+func saysWhoItIs(t *testing.T, path string) {
+	agents := make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		agents <- request.UserAgent()
+		answer.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "+
+		"clusters: [{name: c, cluster: {server: %q}}]}", server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), path, "policy", "list", "--kubeconfig", kubeconfig)
+	if output, err := command.CombinedOutput(); err == nil {
+		t.Errorf("what is forbidden succeeds:\n%s", output)
+	}
+	close(agents)
+	want := fmt.Sprintf("stagesetctl/%s (%s/%s) %s", version, runtime.GOOS, runtime.GOARCH, revision)
+	if got := <-agents; got != want {
+		t.Errorf("user agent %q, want %q", got, want)
 	}
 }
 

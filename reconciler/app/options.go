@@ -73,7 +73,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"how many StageSets are reconciled at once; a namespace has at most half of what others leave free, and at least one")
 	flags.IntVar(&o.ApplyConcurrency, "apply-concurrency", 8, "how many requests of one StageSet run at once")
 	flags.StringSliceVar(&o.TakeoverManagers, "takeover-managers",
-		[]string{"kubectl", "kubectl-*", "before-first-apply", "kustomize-controller"},
+		[]string{"kubectl", "kubectl-*", "before-first-apply", "kustomize-controller", "stageset-controller"},
 		"field managers of earlier tools (globs), whose fields an object's StageSet takes over when it first applies the object")
 	flags.DurationVar(&o.DefaultInterval, "default-interval", 10*time.Minute,
 		"interval of StageSets that set none; 30s to 24h")

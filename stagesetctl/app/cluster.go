@@ -170,7 +170,7 @@ func (o *connection) config() (config *rest.Config, namespace string, err error)
 	case err != nil:
 		return nil, "", fmt.Errorf("the kubeconfig: %w", err)
 	}
-	config.Timeout, config.UserAgent, config.WarningHandler = o.timeout, "stagesetctl", rest.NoWarnings{}
+	config.Timeout, config.UserAgent, config.WarningHandler = o.timeout, userAgent(), rest.NoWarnings{}
 	return config, namespace, nil
 }
 

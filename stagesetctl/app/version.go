@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -46,4 +48,10 @@ func version(info *debug.BuildInfo) string {
 		}
 	}
 	return text
+}
+
+// userAgent is who the program says that it is to API servers, which have it in their audit logs.
+func userAgent() string {
+	return fmt.Sprintf("stagesetctl/%s (%s/%s) %s",
+		cmp.Or(release, "development"), runtime.GOOS, runtime.GOARCH, cmp.Or(revision, "unknown"))
 }
