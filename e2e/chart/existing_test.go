@@ -43,7 +43,7 @@ func TestFromTheExistingControllerAsDocumented(t *testing.T) {
 	steps := scripts(t, "docs/migration.md")[7:]
 	sh := newShell(t, c.Kubeconfig, valuesFile(t, fmt.Sprintf(processes, ports(t)...)))
 	sh.run(t, "echo '{}' > values.yaml")
-	if printed := sh.run(t, "! { "+steps[0].Text+"; }"); !strings.Contains(printed, "spec.decryption") {
+	if printed := sh.run(t, "! {\n"+steps[0].Text+"\n}"); !strings.Contains(printed, "spec.decryption") {
 		t.Errorf("it is not said that there is no spec.decryption:\n%s", printed)
 	}
 	n.patch(t, decrypts, `{"spec": {"decryption": null}}`)

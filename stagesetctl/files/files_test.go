@@ -315,3 +315,16 @@ func TestSchema(t *testing.T) {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
+
+// TestStatus: what was read from a cluster has the status that another version, or another program, has written.
+func TestStatus(t *testing.T) {
+	text := header + "spec: {validations: [{name: r, expression: 'true', message: m}]}\n"
+	_, err := readPolicies(t, text+"status: {phase: Old, installations: 1}\nstatuses: 1\n")
+	if want := "-:6:1: statuses: a StageSetPolicy has no such field"; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	read, err := readPolicies(t, text+"status: {phase: Old, installations: 1}\n")
+	if err != nil || len(read) != 1 {
+		t.Errorf("read %d policies: %v", len(read), err)
+	}
+}

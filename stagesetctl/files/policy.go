@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,7 +73,7 @@ func (d Document) Unserved() Problems {
 	}
 }
 
-// decode is the policy that document is, and what is wrong with it.
+// decode is the policy that document is, without its status, and what is wrong with it.
 func decode(ctx context.Context, document Document) (Policy, Problems, error) {
 	policy := Policy{Document: document}
 	if version := v1alpha1.GroupVersion.String(); document.APIVersion() != version {
@@ -89,7 +90,9 @@ func decode(ctx context.Context, document Document) (Policy, Problems, error) {
 	if len(problems) > 0 {
 		return policy, problems, nil
 	}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructured(document.Fields, &policy.Parsed)
+	written := maps.Clone(document.Fields)
+	delete(written, "status")
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(written, &policy.Parsed)
 	if err != nil {
 		return policy, Problems{document.At("", err.Error())}, nil
 	}
