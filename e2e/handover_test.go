@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -118,6 +119,9 @@ type journal struct {
 // RoundTrip passes a request on.
 func (j *journal) RoundTrip(request *http.Request) (*http.Response, error) {
 	if j.away.Load() {
+		if request.Body != nil { // or else the server does not notice that nobody waits any more
+			_, _ = io.Copy(io.Discard, request.Body)
+		}
 		<-request.Context().Done()
 		return nil, request.Context().Err()
 	}

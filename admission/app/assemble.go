@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,6 +29,7 @@ import (
 	"github.com/stageset/stageset/admission/webhook"
 	"github.com/stageset/stageset/api/v1alpha1"
 	"github.com/stageset/stageset/policies/store"
+	"github.com/stageset/stageset/process"
 )
 
 // The lease is long, because losing it ends the process, and what the leader does is never urgent: a slow API server must
@@ -117,7 +116,7 @@ func (p parts) secure(config *tls.Config) {
 
 // addChecks adds what liveness and readiness are made of, besides the policies.
 func addChecks(mgr manager.Manager, p parts) error {
-	cached := &cacheCheck{}
+	cached := &process.CacheCheck{}
 	// Without a controller that watches them, nobody else would have the cache begin with Namespaces.
 	_, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Namespace{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -131,27 +130,6 @@ func addChecks(mgr manager.Manager, p parts) error {
 		mgr.AddReadyzCheck("serving", mgr.GetWebhookServer().StartedChecker()),
 		mgr.AddReadyzCheck("stopping", p.ending.Ready),
 	)
-}
-
-// cacheCheck is a readiness check for the manager's caches: the manager starts it when they are synced.
-type cacheCheck struct{ synced atomic.Bool }
-
-// Start notes that the caches are synced.
-func (c *cacheCheck) Start(ctx context.Context) error {
-	c.synced.Store(true)
-	<-ctx.Done()
-	return nil
-}
-
-// NeedLeaderElection is false: every replica has caches.
-func (c *cacheCheck) NeedLeaderElection() bool { return false }
-
-// Ready fails until the caches are synced.
-func (c *cacheCheck) Ready(*http.Request) error {
-	if !c.synced.Load() {
-		return errors.New("the caches are not synced yet")
-	}
-	return nil
 }
 
 // certsOptions are the options of the certificate, with a directory of the process's own.

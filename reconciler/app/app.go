@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,9 +50,12 @@ const renderCacheSize = 64 << 20
 // The lease ends this long after its holder was killed, and whoever waits for it asks after the retry period, or up to 2.2 times
 // that. It has to see the last renewal and the end, so that it leads 4.4 retry periods after the lease at the latest; and 2.2
 // after one that ends in order, and gives the lease up. It is short for that: the writes are few and tiny for an API server.
+//
+// A holder that gets no answers has ended before: a retry period after its last renewal it begins to try for the renew deadline,
+// and then, still leading, to give the lease up, for as long again at most. Other clusters may answer it all the while.
 const (
 	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
+	renewDeadline = 7 * time.Second
 	retryPeriod   = 400 * time.Millisecond
 )
 
@@ -155,12 +159,11 @@ func newManager(config *rest.Config, options *Options, logger logr.Logger) (mana
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	for name, add := range map[string]func(string, healthz.Checker) error{
-		"healthz": mgr.AddHealthzCheck, "readyz": mgr.AddReadyzCheck,
-	} {
-		if err := add(name, healthz.Ping); err != nil {
-			return nil, fmt.Errorf("adding %s: %w", name, err)
-		}
+	// Who is ready can lead at once: a roll-out ends the replica that leads for one that is.
+	cached := &process.CacheCheck{}
+	err = errors.Join(mgr.Add(cached), mgr.AddReadyzCheck("caches", cached.Ready), mgr.AddHealthzCheck("ping", healthz.Ping))
+	if err != nil {
+		return nil, fmt.Errorf("adding the probes: %w", err)
 	}
 	return mgr, nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -30,15 +31,15 @@ var sourceKinds = []v1.SourceKind{
 const discoveryPause = 15 * time.Second
 
 // watchSources has StageSets woken by their sources, of each kind as soon as the cluster serves it.
-func (r *Reconciler) watchSources(mgr ctrl.Manager, watching controller.Controller) error {
-	missing, err := r.watchServed(mgr, watching, sourceKinds)
+func (r *Reconciler) watchSources(ctx context.Context, mgr ctrl.Manager, watching controller.Controller) error {
+	missing, err := r.watchServed(ctx, mgr, watching, sourceKinds)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
 	mgr.GetLogger().Info("kinds of sources are not served; they are watched once they are", "kinds", missing)
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		_ = wait.PollUntilContextCancel(ctx, discoveryPause, false, func(context.Context) (bool, error) {
-			if missing, err = r.watchServed(mgr, watching, missing); err != nil {
+			if missing, err = r.watchServed(ctx, mgr, watching, missing); err != nil {
 				mgr.GetLogger().Error(err, "cannot watch kinds of sources yet")
 			}
 			return len(missing) == 0, nil
@@ -48,7 +49,9 @@ func (r *Reconciler) watchSources(mgr ctrl.Manager, watching controller.Controll
 }
 
 // watchServed watches those of the kinds that the cluster serves, and returns the others.
-func (r *Reconciler) watchServed(mgr ctrl.Manager, watching controller.Controller, kinds []v1.SourceKind) ([]v1.SourceKind, error) {
+func (r *Reconciler) watchServed(
+	ctx context.Context, mgr ctrl.Manager, watching controller.Controller, kinds []v1.SourceKind,
+) ([]v1.SourceKind, error) {
 	var missing []v1.SourceKind
 	for i, kind := range kinds {
 		gvk := sourcev1.GroupVersion.WithKind(string(kind))
@@ -56,6 +59,9 @@ func (r *Reconciler) watchServed(mgr ctrl.Manager, watching controller.Controlle
 		if meta.IsNoMatchError(err) {
 			missing = append(missing, kind)
 			continue
+		}
+		if err == nil { // before it leads: see SetupWithManager
+			_, err = mgr.GetCache().GetInformer(ctx, anySource(gvk), cache.BlockUntilSynced(false))
 		}
 		if err == nil {
 			err = watching.Watch(source.Kind(mgr.GetCache(), anySource(gvk),

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -60,6 +61,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 			return fmt.Errorf("index StageInventories by %s: %w", field, err)
 		}
 	}
+	// Who does not lead yet has the same caches, which its controller would begin with only then.
+	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watch Namespaces: %w", err)
+	}
 	policies, err := r.policySource(mgr)
 	if err != nil {
 		return fmt.Errorf("watch policies: %w", err)
@@ -80,7 +85,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 	if err != nil {
 		return err
 	}
-	return r.watchSources(mgr, watching)
+	return r.watchSources(ctx, mgr, watching)
 }
 
 // asking are the annotations of a StageSet that a pass acts on.
