@@ -64,6 +64,7 @@ tracing: {endpoint: "http://collector.example.com:4317"}
 serviceMonitor: {enabled: true, labels: {prometheus: platform}}
 prometheusRule: {enabled: true, labels: {prometheus: platform}}
 dashboards: {enabled: true, labels: {grafana: platform}, annotations: {grafana_folder: StageSet}}`,
+	"one-reconciler": "reconciler: {replicas: 1, flags: {leader-elect: false}}",
 	"as-few-objects-as-possible": `
 rbac: {aggregateToView: false, aggregateToEdit: false}
 networkPolicy: {enabled: false}
@@ -238,7 +239,7 @@ func TestDashboardsAreOfTheRelease(t *testing.T) {
 	}
 }
 
-// The CRDs are those of the API, and helm leaves them when it uninstalls the chart.
+// The CRDs are those of the API, and neither helm nor Flux deletes them with the rest of the chart.
 func TestCRDsAreThoseOfTheAPI(t *testing.T) {
 	rendered := map[string]*unstructured.Unstructured{}
 	for _, object := range render(t, "") {
@@ -260,7 +261,7 @@ func TestCRDsAreThoseOfTheAPI(t *testing.T) {
 		}
 		want := parse(t, string(content))[0]
 		annotations := want.GetAnnotations()
-		annotations["helm.sh/resource-policy"] = "keep"
+		annotations["helm.sh/resource-policy"], annotations["kustomize.toolkit.fluxcd.io/prune"] = "keep", "disabled"
 		want.SetAnnotations(annotations)
 		if diff := cmp.Diff(want, rendered[want.GetName()]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", entry.Name(), diff)
@@ -304,6 +305,18 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"alerts about what is not measured": {
 			`{prometheusRule: {enabled: true}, admission: {flags: {metrics-bind-address: "0"}}}`,
 			"at '/admission/flags/metrics-bind-address': 'not' failed"},
+		"a monitor of what is not measured": {
+			`{serviceMonitor: {enabled: true}, reconciler: {flags: {metrics-bind-address: "0"}}}`,
+			"at '/reconciler/flags/metrics-bind-address': 'not' failed"},
+		"a monitor that nobody lets in": {
+			"{serviceMonitor: {enabled: true}, networkPolicy: {metricsFrom: []}}",
+			"at '/networkPolicy/metricsFrom': minItems: got 0, want 1"},
+		"a port twice": {
+			`admission: {flags: {health-probe-bind-address: ":9443"}}`,
+			"webhook-port and health-probe-bind-address have the same port"},
+		"a port twice on loopback": {
+			`reconciler: {flags: {debug-bind-address: "127.0.0.1:8080"}}`,
+			"metrics-bind-address and debug-bind-address have the same port"},
 		"a digest":                   {"reconciler: {image: {digest: latest}}", "at '/reconciler/image/digest'"},
 		"a collector that is no URL": {"tracing: {endpoint: collector:4317}", "at '/tracing/endpoint'"},
 		"more than all traces":       {"tracing: {samplingRatio: 1.5}", "at '/tracing/samplingRatio': maximum: got 1.5, want 1"},

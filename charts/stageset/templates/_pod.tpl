@@ -14,6 +14,15 @@
 
 {{- /* The ports of probes and, where they are served, of metrics. */ -}}
 {{- define "stageset.ports" -}}
+{{- $taken := dict -}}
+{{- range $flag := list "webhook-port" "health-probe-bind-address" "metrics-bind-address" "debug-bind-address" -}}
+{{- with regexFind "[1-9][0-9]*$" (index $ $flag | default "" | toString) -}}
+{{- with get $taken . -}}
+{{- fail (printf "%s and %s have the same port" . $flag) -}}
+{{- end -}}
+{{- $_ := set $taken . $flag -}}
+{{- end -}}
+{{- end }}
 - {name: health, containerPort: {{ include "stageset.port" (index . "health-probe-bind-address") }}}
 {{- with include "stageset.port" (index . "metrics-bind-address") }}
 - {name: metrics, containerPort: {{ . }}}
